@@ -1,0 +1,187 @@
+"""The command line: one function per verb, each ending in a few printed lines."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import sys
+import time
+from typing import TYPE_CHECKING
+
+from kubebox import state
+from kubebox.binaries import ALL_TOOLS, provide
+from kubebox.box import Box
+from kubebox.errors import BoxError, KubeboxError, SpecError, ToolError
+from kubebox.spec import BoxSpec
+from kubebox.state import Layout, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+DEFAULT_NAME = "default"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit status."""
+    options = _parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = options.run
+    try:
+        return run(options)
+    except SpecError as error:
+        print(f"kubebox: {error}", file=sys.stderr)
+        return 2
+    except KubeboxError as error:
+        print(f"kubebox: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("kubebox: interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; Python would complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m kubebox",
+        description="A real Kubernetes control plane on this machine, as plain processes on loopback.",
+    )
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    up = commands.add_parser("up", help="start a box that lives until `down`")
+    up.add_argument("name", nargs="?", default=DEFAULT_NAME, help="name of the box (default: %(default)s)")
+    up.add_argument(
+        "--fake-nodes", type=int, default=0, metavar="N", help="add N nodes whose pods run, played by kwok"
+    )
+    up.add_argument("--no-controller-manager", action="store_true", help="leave kube-controller-manager out")
+    up.add_argument("--no-scheduler", action="store_true", help="leave kube-scheduler out")
+    up.add_argument("--audit", action="store_true", help="write an audit log into the box's folder")
+    up.add_argument(
+        "--apiserver-arg",
+        action="append",
+        default=[],
+        metavar="=--FLAG=VALUE",
+        help="one more flag for kube-apiserver, as --apiserver-arg=--flag=value; may be repeated",
+    )
+    up.add_argument(
+        "--ready-timeout",
+        type=float,
+        default=120.0,
+        metavar="SECONDS",
+        help="how long each component may take",
+    )
+    up.set_defaults(run=_up)
+
+    down = commands.add_parser("down", help="end a box and remove everything of it")
+    down.add_argument("name", nargs="?", default=DEFAULT_NAME, help="name of the box (default: %(default)s)")
+    down.add_argument(
+        "--all", action="store_true", help="end every box of this user, those of running tests too"
+    )
+    down.set_defaults(run=_down)
+
+    env = commands.add_parser("env", help="print shell lines that point kubectl and helm at a box")
+    env.add_argument("name", nargs="?", default=DEFAULT_NAME, help="name of the box (default: %(default)s)")
+    env.set_defaults(run=_env)
+
+    status = commands.add_parser("status", help="list the boxes, their processes and their health")
+    status.set_defaults(run=_status)
+
+    build = commands.add_parser("build", help="build and fetch all programs now, once")
+    build.set_defaults(run=_build)
+    return parser
+
+
+def _up(options: argparse.Namespace) -> int:
+    spec = BoxSpec(
+        name=options.name,
+        controller_manager=not options.no_controller_manager,
+        scheduler=not options.no_scheduler,
+        fake_nodes=options.fake_nodes,
+        apiserver_args=tuple(options.apiserver_arg),
+        audit=options.audit,
+        ready_timeout=options.ready_timeout,
+    )
+    say = _Stopwatch()
+    box = Box.up(spec, detach=True, progress=say)
+    try:
+        box.link(provide(["helm"], say))
+    except ToolError as error:
+        say(f"no helm in this box: {error}")
+    suffix = "" if options.name == DEFAULT_NAME else f" {options.name}"
+    print(f'box {box.name} is up; next:  eval "$(python -m kubebox env{suffix})"')
+    return 0
+
+
+def _down(options: argparse.Namespace) -> int:
+    root = state.state_root()
+    for name in state.sweep(root):
+        print(f"removed what was left of box {name}")
+    live = state.layouts(root)
+    if not options.all:
+        live = [layout for layout in live if layout.name == options.name]
+    for layout in live:
+        Box.attach(layout.name).down()
+        print(f"box {layout.name} is down")
+    if not live:
+        print("no box is up" if options.all else f"no box {options.name!r} is up")
+    return 0
+
+
+def _env(options: argparse.Namespace) -> int:
+    box = Box.attach(options.name)
+    for name, value in box.environment.items():
+        if name == "PATH":
+            # Left to the shell to expand: its PATH may differ from ours by the time the line is used.
+            print(f'export PATH={shlex.quote(value.partition(":")[0])}:"$PATH"')
+        else:
+            print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+def _status(_options: argparse.Namespace) -> int:
+    root = state.state_root()
+    for name in state.sweep(root):
+        print(f"removed what was left of box {name}: its supervisor had died")
+    found = state.layouts(root)
+    for layout in found:
+        _print_box(layout)
+    if not found:
+        print("no box is up")
+    return 0
+
+
+def _print_box(layout: Layout) -> None:
+    try:
+        record = Record.read(layout.record)
+        owner = "detached" if record.owner is None else f"owned by process {record.owner.pid}"
+        print(
+            f"{layout.name}: {record.version or 'starting'} at {record.server}, {owner}, in {layout.folder}"
+        )
+        if not record.ready:
+            return
+        for name, component in Box.attach(layout.name).status().items():
+            port = component["port"] or "-"
+            print(f"  {name:<25} pid {component['pid']:<8} port {port:<6} {component['health']}")
+    except BoxError as error:
+        # It may be starting, or ending while we look.
+        print(f"{layout.name}: {error}")
+
+
+def _build(_options: argparse.Namespace) -> int:
+    say = _Stopwatch()
+    tools = provide(ALL_TOOLS, say)
+    for name, path in tools.items():
+        print(f"{name:<25} {path}")
+    return 0
+
+
+class _Stopwatch:
+    """Print each line with the seconds since the start."""
+
+    def __init__(self) -> None:
+        self._began = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        print(f"[{time.monotonic() - self._began:6.1f} s] {line}", flush=True)

@@ -1,0 +1,102 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kubebox import ToolError, build
+from kubebox.binaries import existing_folders, provide
+from kubebox.toolchain import parse_go_version, required_go
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize(
+    ("environ", "folders"),
+    [
+        ({"PATH": "/p"}, []),
+        ({"PATH": "/p", "KUBEBUILDER_ASSETS": "/a"}, ["/a"]),
+        ({"PATH": "/p:/q", "KUBEBOX_USE_EXISTING": "1"}, ["/p", "/q"]),
+        ({"PATH": "/p", "KUBEBUILDER_ASSETS": "/a", "KUBEBOX_USE_EXISTING": "1"}, ["/a", "/p"]),
+        ({"PATH": "/p", "KUBEBUILDER_ASSETS": "/a", "KUBEBOX_USE_EXISTING": "0"}, []),
+    ],
+)
+def test_existing_programs_are_used_when_asked_for(environ: dict[str, str], folders: list[str]) -> None:
+    """KUBEBUILDER_ASSETS is searched by itself, PATH only on demand, and 0 builds in any case."""
+    assert existing_folders(environ) == folders
+
+
+def test_odd_choice_is_refused() -> None:
+    """A value that is neither 0 nor 1 is an error that says what to write."""
+    with pytest.raises(ToolError, match="use 1"):
+        existing_folders({"KUBEBOX_USE_EXISTING": "yes"})
+
+
+def executable(path: Path) -> Path:
+    path.touch(mode=0o755)
+    return path
+
+
+def test_existing_program_is_taken_as_it_is(tmp_path: Path) -> None:
+    """What KUBEBUILDER_ASSETS holds is used without building, also when other programs are missing there."""
+    etcd = executable(tmp_path / "etcd")
+    environ = {"KUBEBUILDER_ASSETS": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert provide(["etcd"], print, environ) == {"etcd": etcd}
+    assert not (tmp_path / "cache").exists()
+
+
+def test_missing_program_is_named_when_asked_for(tmp_path: Path) -> None:
+    """A program that the chosen folder lacks is named, with the ways to get it."""
+    executable(tmp_path / "etcd")
+    with pytest.raises(ToolError, match=r"kube-scheduler is in none.*KUBEBOX_USE_EXISTING=0"):
+        provide(["etcd", "kube-scheduler"], print, {"KUBEBUILDER_ASSETS": str(tmp_path)})
+
+
+def test_unknown_program_is_refused() -> None:
+    """A name that kubebox cannot supply is an error."""
+    with pytest.raises(ToolError, match="kubeadm"):
+        provide(["kubeadm"], print, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("go1.26.6", (1, 26, 6)),
+        ("1.26.0", (1, 26, 0)),
+        ("go1.27rc1", (1, 27)),
+        ("devel +abc", None),
+        ("", None),
+    ],
+)
+def test_go_version_is_read(text: str, version: tuple[int, ...] | None) -> None:
+    """Go's own spelling and go.mod's are both understood; a development build has no number."""
+    assert parse_go_version(text) == version
+
+
+@pytest.mark.parametrize("program", [build.HYPERKUBE, build.KWOK], ids=lambda program: program.name)
+def test_committed_modules_name_their_go(program: build.GoProgram) -> None:
+    """The Go that each module folder needs is the one its go.mod states."""
+    assert required_go(program.folder) >= (1, 26)
+
+
+def test_module_without_go_version_is_named(tmp_path: Path) -> None:
+    """A go.mod that names no version is an error with its path."""
+    (tmp_path / "go.mod").write_text("module x\n")
+    with pytest.raises(ToolError, match=str(tmp_path)):
+        required_go(tmp_path)
+
+
+def test_version_is_linked_into_both_places() -> None:
+    """Server and client version are both set, or one of them says v0.0.0."""
+    flags = build.kubernetes_ldflags("v1.36.2")
+    for package in ("k8s.io/client-go/pkg/version", "k8s.io/component-base/version"):
+        assert f"-X {package}.gitVersion=v1.36.2 " in flags
+        assert f"-X {package}.gitMinor=36 " in flags
+
+
+def test_modules_are_the_versions_we_name() -> None:
+    """The versions that kubebox prints are the ones in the committed go.mod files."""
+    kubernetes = (build.HYPERKUBE.folder / "go.mod").read_text()
+    assert f"\tk8s.io/kubernetes {build.KUBERNETES_VERSION}\n" in kubernetes
+    assert f"{build.KWOK_MODULE} {build.KWOK_VERSION}\n" in (build.KWOK.folder / "go.mod").read_text()
