@@ -1,0 +1,61 @@
+# README's two commands are here: `make demo` and `make test`. Everything they need they install themselves, outside the
+# tree, under $XDG_CACHE_HOME; both may be run again and again.
+
+PYTHON ?= python3
+VENV   := $(shell $(PYTHON) scripts/venv.py --path)
+BIN    := $(VENV)/bin
+STEP   := scripts/step
+CRDS   := charts/slurm-operator-crds/templates
+
+export PYTHONPATH := src:.
+export PYTHONDONTWRITEBYTECODE := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help venv kube test unit lint format bench demo demo-down crds lock clean
+
+help: ## say what can be made
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+
+venv: ## the python environment, made once
+	@$(PYTHON) scripts/venv.py >/dev/null
+
+kube: venv ## kube-apiserver, etcd, kwok and helm, built once
+	@$(STEP) "kubernetes binaries" $(BIN)/python -m kubebox build
+
+test: kube ## all tests, against a real Kubernetes
+	@$(STEP) "tests" $(BIN)/python -m pytest $(PYTEST_ARGS)
+
+unit: venv ## only the tests that need no Kubernetes
+	@$(STEP) "unit tests" $(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+
+lint: venv ## formatting, lint rules, types, layers, generated files
+	@$(STEP) "format" $(BIN)/ruff format --check .
+	@$(STEP) "lint rules" $(BIN)/ruff check .
+	@$(STEP) "types" $(BIN)/mypy
+	@$(STEP) "layers" $(BIN)/lint-imports
+	@$(STEP) "generated CRDs are fresh" $(BIN)/python -m slurm_operator.api.schema --check $(CRDS)
+	@$(STEP) "generated reference is fresh" $(BIN)/python -m slurm_operator.api.reference --check docs/api.md
+	@$(STEP) "package builds" sh scripts/check-package $(BIN)/python
+
+format: venv ## rewrite the sources in the project's format
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: kube ## measure the runtime; a table, and JSON under bench/results
+	@$(STEP) "bench runtime" $(BIN)/python -m bench.runtime $(BENCH_ARGS)
+
+demo: kube ## a real Kubernetes with this operator in it (KEEP=1 leaves it running)
+	@$(BIN)/python scripts/demo.py $(if $(KEEP),--keep)
+
+demo-down: venv ## remove what `make demo KEEP=1` left running
+	@$(BIN)/python scripts/demo.py --down
+
+crds: venv ## write the CRDs and docs/api.md from the structs in src/slurm_operator/api
+	@$(BIN)/python -m slurm_operator.api.schema --write $(CRDS)
+	@$(BIN)/python -m slurm_operator.api.reference --write docs/api.md
+
+lock: ## pin the requirements again (needs the network and uv)
+	@sh scripts/lock
+
+clean: ## remove what tools leave in the tree
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find . -name __pycache__ -prune -exec rm -rf {} +
