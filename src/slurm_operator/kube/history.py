@@ -1,0 +1,271 @@
+"""The revisions of one object: which to use, create, adopt, renumber and delete.
+
+`plan_history` decides, from what the cache shows, and does no I/O. It works on the revisions that belong to
+the owner (by controller UID) and on orphans that carry its labels, and leaves the others alone. Belonging
+is by UID and not by label, because revisions made by the Go operator lack the labels its own listing looks
+for; the plan adds them.
+
+An existing revision that means the same as the wanted data is used, whatever its hash, so that taking over
+a set does not replace its pods. Where several mean the same, one that pods already carry is preferred, and
+`current_hashes` names all of them: a pod with any of these is up to date.
+
+`sync_history` carries out everything but the deletions and settles name collisions; `truncate_history`
+deletes. Between the two the caller moves pods, so that a revision is not deleted while it might still be
+wanted.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import structlog
+
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
+from slurm_operator.kube.models import ControllerRevision
+from slurm_operator.kube.revisions import (
+    HASH_LABEL,
+    go_json,
+    hash_of,
+    hash_revision,
+    next_revision,
+    revision_data,
+    revision_name,
+    same_data,
+    sorted_revisions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
+    from slurm_operator.kube.client import Client
+
+log = structlog.get_logger(__name__)
+
+# Each attempt has a new hash; that many collisions in a row mean that something else is wrong.
+_MAX_COLLISIONS = 16
+
+
+@dataclasses.dataclass(frozen=True)
+class HistoryOwner:
+    """The object whose history it is; `labels` are those by which its revisions can be listed."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    labels: Mapping[str, str]
+
+    def reference(self) -> dict[str, Any]:
+        """Return the controller reference that its revisions carry."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class RevisionPatch:
+    """A JSON merge patch of one revision: adopt, label or renumber it."""
+
+    name: str
+    body: dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class HistoryPlan:
+    """What to do; either `current` is the existing revision to use or `create` the one to make."""
+
+    owner: HistoryOwner
+    data: Any
+    collision_count: int
+    current: ControllerRevision | None
+    create: dict[str, Any] | None
+    current_hashes: frozenset[str]
+    patches: tuple[RevisionPatch, ...]
+    delete: tuple[ControllerRevision, ...]
+
+    @property
+    def settled(self) -> bool:
+        """Tell whether there is nothing to write."""
+        return self.create is None and not self.patches and not self.delete
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+    """Outcome: the revision in use, all hashes that mean the same, and the collision count to remember."""
+
+    current: ControllerRevision
+    current_hashes: frozenset[str]
+    collision_count: int
+
+
+def new_controller_revision(
+    owner: HistoryOwner, data: Any, revision: int, collision_count: int
+) -> dict[str, Any]:
+    """Return the object to create for a revision.
+
+    Its data are Go's bytes: they are immutable, and each patch makes the server encode them anew and compare.
+    """
+    encoded = go_json(data)
+    revision_hash = hash_revision(encoded, collision_count)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "ControllerRevision",
+        "metadata": {
+            "name": revision_name(owner.name, revision_hash),
+            "namespace": owner.namespace,
+            "labels": {**owner.labels, HASH_LABEL: revision_hash},
+            "ownerReferences": [owner.reference()],
+        },
+        "data": msgspec.Raw(encoded),
+        "revision": revision,
+    }
+
+
+def plan_history(
+    owner: HistoryOwner,
+    revisions: Iterable[ControllerRevision],
+    data: Any,
+    *,
+    live: Collection[str],
+    limit: int,
+    collision_count: int = 0,
+    zero_fields: Collection[str] = (),
+) -> HistoryPlan:
+    """Decide what happens to an owner's revisions; `live` holds the names or hashes that pods still need."""
+    ours = sorted_revisions(
+        revision for revision in revisions if not revision.deleting and _belongs(revision, owner)
+    )
+    equal = [
+        revision for revision in ours if same_data(revision_data(revision), data, zero_fields=zero_fields)
+    ]
+    current = next((item for item in reversed(equal) if _is_live(item, live)), equal[-1] if equal else None)
+    number = next_revision(ours)
+    create = None
+    if current is None:
+        create = new_controller_revision(owner, data, number, collision_count)
+    elif any(item.revision > current.revision for item in ours if item not in equal):
+        # A rollback: the revision in use is always the newest, as `kubectl rollout history` expects.
+        number = next_revision(item for item in ours if item is not current)
+    else:
+        number = current.revision
+    patches = [_patch(revision, owner, number if revision is current else None) for revision in ours]
+    keep = {hash_of(current)} if current else set()
+    past = [item for item in ours if item is not current and not _is_live(item, {*live, *keep})]
+    return HistoryPlan(
+        owner=owner,
+        data=data,
+        collision_count=collision_count,
+        current=current,
+        create=create,
+        current_hashes=frozenset(map(hash_of, equal)),
+        patches=tuple(patch for patch in patches if patch is not None),
+        delete=tuple(past[: max(0, len(past) - max(0, limit))]),
+    )
+
+
+def _belongs(revision: ControllerRevision, owner: HistoryOwner) -> bool:
+    controller = revision.controller_owner
+    if controller is not None:
+        return controller.uid == owner.uid
+    return bool(owner.labels) and owner.labels.items() <= revision.metadata.labels.items()
+
+
+def _is_live(revision: ControllerRevision, live: Collection[str]) -> bool:
+    return revision.metadata.name in live or hash_of(revision) in live
+
+
+def _patch(revision: ControllerRevision, owner: HistoryOwner, number: int | None) -> RevisionPatch | None:
+    labels = {**owner.labels, HASH_LABEL: hash_of(revision)}
+    missing = {key: value for key, value in labels.items() if revision.metadata.labels.get(key) != value}
+    # The UID makes the server refuse the patch if the name belongs to another object by now.
+    metadata: dict[str, Any] = {"uid": revision.metadata.uid}
+    if missing:
+        metadata["labels"] = missing
+    if revision.controller_owner is None:
+        others = msgspec.to_builtins(revision.metadata.owner_references)
+        metadata["ownerReferences"] = [*others, owner.reference()]
+        metadata["resourceVersion"] = revision.metadata.resource_version
+    body: dict[str, Any] = {"metadata": metadata}
+    if number is not None and number != revision.revision:
+        body["revision"] = number
+    if body == {"metadata": {"uid": revision.metadata.uid}}:
+        return None
+    return RevisionPatch(revision.metadata.name, body)
+
+
+async def sync_history(client: Client, plan: HistoryPlan) -> History:
+    """Adopt, label, renumber and create as planned; return the revision in use."""
+    current = plan.current
+    for patch in plan.patches:
+        try:
+            patched = await _send(client, plan.owner, patch)
+        except NotFound:
+            # Somebody deleted an old revision; only the one in use matters, and without it the plan is void.
+            if current is not None and patch.name == current.metadata.name:
+                raise
+            continue
+        if current is not None and patch.name == current.metadata.name:
+            current = patched
+    if current is not None:
+        return History(current, plan.current_hashes, plan.collision_count)
+    return await _create(client, plan)
+
+
+async def truncate_history(client: Client, plan: HistoryPlan) -> int:
+    """Delete the revisions beyond the limit; return how many went."""
+    deleted = 0
+    for revision in plan.delete:
+        try:
+            await client.delete(
+                ControllerRevision,
+                revision.metadata.name,
+                revision.metadata.namespace,
+                uid=revision.metadata.uid,
+            )
+        except (NotFound, Conflict):
+            continue
+        deleted += 1
+    return deleted
+
+
+async def _create(client: Client, plan: HistoryPlan) -> History:
+    number = plan.create["revision"] if plan.create else 1
+    for count in range(plan.collision_count, plan.collision_count + _MAX_COLLISIONS):
+        body = new_controller_revision(plan.owner, plan.data, number, count)
+        name = body["metadata"]["name"]
+        try:
+            # In Go's own bytes, so that a server that re-encodes the data finds them unchanged.
+            revision = await client.create(
+                ControllerRevision, {**body, "data": msgspec.Raw(go_json(plan.data))}
+            )
+        except AlreadyExists:
+            # Either the cache lags behind our own create, or another content has the same 32-bit hash.
+            revision = await client.get(ControllerRevision, name, plan.owner.namespace)
+            if not _belongs(revision, plan.owner) or not same_data(revision_data(revision), plan.data):
+                log.info("revision name is taken by other content", name=name, collision_count=count + 1)
+                continue
+            patch = _patch(revision, plan.owner, None)
+            if patch is not None:
+                revision = await _send(client, plan.owner, patch)
+        return History(revision, frozenset({hash_of(revision)}), count)
+    raise Conflict(
+        f"no free name for a revision of {plan.owner.kind} {plan.owner.namespace}/{plan.owner.name} after "
+        f"{_MAX_COLLISIONS} hash collisions; delete its stale ControllerRevisions",
+        status=409,
+        reason="AlreadyExists",
+    )
+
+
+async def _send(client: Client, owner: HistoryOwner, patch: RevisionPatch) -> ControllerRevision:
+    return await client.patch(
+        ControllerRevision, patch.name, owner.namespace, patch.body, type=PatchType.MERGE
+    )

@@ -1,0 +1,314 @@
+"""One log line per event, on standard error, in the shape that zap gives to Go operators.
+
+Every module says `structlog.get_logger(__name__)` and logs an event with key/value pairs. `configure` puts
+one renderer behind all of them. It turns values into plain data, hides secrets, and writes the line with a
+single `write(2)`, so that lines of two threads never mix. Records of the standard library's `logging`
+(asyncio, aiohttp) take the same way. The keys are zap's (`level`, `ts`, `logger`, `msg`, `error`,
+`stacktrace`), so log pipelines built for the Go operator keep working.
+
+Secrets are caught twice: by the name of the key, in nested data too, and by the look of the text in the
+finished line (JSON web tokens, bearer headers, PEM private keys), because an error message can carry what no
+key announces.
+
+Logging never raises: a line that cannot be rendered is replaced by one that says so, a line that cannot be
+written is lost.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import re
+import sys
+import time
+import traceback
+from datetime import UTC, datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+import structlog
+
+from slurm_operator.kube.meta import Key, Object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, MutableMapping
+
+Encoder = Literal["json", "console"]
+TimeEncoding = Literal["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]
+
+ENCODERS: tuple[Encoder, ...] = ("json", "console")
+TIME_ENCODINGS: tuple[TimeEncoding, ...] = ("epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano")
+LEVELS: Mapping[str, int] = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "panic": logging.CRITICAL,
+}
+# At this verbosity (`--zap-log-level=2` and up) the libraries' own debug records are shown as well.
+LIBRARIES_TOO = logging.NOTSET
+
+REDACTED = "[redacted]"
+
+_ZAP_NAMES = {"warning": "warn", "critical": "fatal", "exception": "error"}
+_LEVEL_BY_METHOD = {
+    "debug": logging.DEBUG,
+    "info": logging.INFO,
+    "warning": logging.WARNING,
+    "warn": logging.WARNING,
+    "error": logging.ERROR,
+    "exception": logging.ERROR,
+    "critical": logging.CRITICAL,
+}
+# The keys zap writes itself: a caller's value under the same name must not overwrite them.
+_RESERVED = frozenset({"level", "ts", "logger", "msg", "stacktrace"})
+
+_SECRET_KEY = re.compile(
+    r"(?:^|_)(?:token|password|passwd|passphrase|authorization|credentials?|cookie|jwt|bearer"
+    r"|private_key|key_data|signing_key|auth_key)$"
+)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_HINTS = ("eyJ", "ZXlK", "earer", "PRIVATE KEY")
+_SECRET_TEXT = re.compile(
+    r"eyJ[\w-]{6,}(?:\.[\w-]*){1,4}"  # a JSON web token
+    r"|ZXlK[A-Za-z0-9+/=_-]{16,}"  # the same once more in base64, as Secrets carry it
+    r"|(?<=[Bb]earer )[\w.~+/=-]{8,}"
+    r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)",
+    re.DOTALL,
+)
+
+_MAX_DEPTH = 6
+# A value longer than this is an object dump or a page of HTML; its beginning tells which.
+_MAX_TEXT = 4096
+_MAX_STACK = 32_768
+
+
+@dataclasses.dataclass(frozen=True)
+class LogOptions:
+    """How to log; `None` means what zap does in the chosen mode."""
+
+    devel: bool = False
+    encoder: Encoder | None = None
+    level: int | None = None
+    stacktrace_level: int | None = None
+    time_encoding: TimeEncoding = "rfc3339"
+
+    @property
+    def effective_encoder(self) -> Encoder:
+        """Return the encoder: console while developing, JSON in production."""
+        return self.encoder or ("console" if self.devel else "json")
+
+    @property
+    def effective_level(self) -> int:
+        """Return the lowest level that is written."""
+        if self.level is not None:
+            return self.level
+        return logging.DEBUG if self.devel else logging.INFO
+
+    @property
+    def effective_stacktrace_level(self) -> int:
+        """Return the lowest level at which an exception's traceback is written."""
+        if self.stacktrace_level is not None:
+            return self.stacktrace_level
+        return logging.WARNING if self.devel else logging.ERROR
+
+
+def parse_level(text: str) -> int:
+    """Read a level name, or zap's verbosity: an integer above zero, where a higher one shows more."""
+    level = LEVELS.get(text.lower())
+    if level is not None:
+        return level
+    if text.isdecimal() and int(text) > 0:
+        return logging.DEBUG if int(text) == 1 else LIBRARIES_TOO
+    raise ValueError(f"want one of {', '.join(LEVELS)} or an integer above 0, not {text!r}")
+
+
+def configure(options: LogOptions, fd: int = 2) -> None:
+    """Send everything this process logs, through structlog or `logging`, to `fd`."""
+    level = options.effective_level
+    structlog.configure(
+        processors=[structlog.contextvars.merge_contextvars, Renderer(options)],
+        wrapper_class=structlog.make_filtering_bound_logger(max(level, logging.DEBUG)),
+        logger_factory=lambda *names: Sink(fd, *names),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        root.removeHandler(handler)
+    root.addHandler(_Bridge())
+    # What the libraries say while all is well is for who asks for it by number.
+    root.setLevel(level if level != logging.DEBUG else logging.INFO)
+    logging.captureWarnings(capture=True)
+
+
+class Sink:
+    """The far end of a logger: one line in, one write to a file descriptor out."""
+
+    def __init__(self, fd: int, name: str = "") -> None:
+        self.fd = fd
+        self.name = name
+
+    def msg(self, line: str) -> None:
+        """Write the line, whole or not at all as far as the kernel allows."""
+        data = line.encode("utf-8", "backslashreplace") + b"\n"
+        try:
+            while data:
+                data = data[os.write(self.fd, data) :]
+        except OSError:
+            # Nobody reads, or the pipe is full and must not block: the operator matters more than its diary.
+            return
+
+    debug = info = warning = warn = error = exception = critical = fatal = log = msg
+
+
+class Renderer:
+    """The only processor: an event with its values in, one line of text out."""
+
+    def __init__(self, options: LogOptions) -> None:
+        self._console = options.effective_encoder == "console"
+        self._stack_level = options.effective_stacktrace_level
+        self._time_encoding = options.time_encoding
+
+    def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> str:
+        """Render one event; the signature is structlog's for processors."""
+        level = _ZAP_NAMES.get(method, method)
+        timestamp = encode_time(time.time_ns(), self._time_encoding)
+        name = str(getattr(logger, "name", ""))
+        try:
+            message = str(event.pop("event", ""))
+            stack = self._traceback(method, event)
+            values = redact(event)
+        except Exception as error:  # noqa: BLE001 - a value with a broken __str__ must not break its caller
+            message, stack, values = f"log event could not be rendered: {type(error).__name__}", "", {}
+        if not self._console:
+            head = {"level": level, "ts": timestamp, "logger": name, "msg": message}
+            line = _to_json(head | values | ({"stacktrace": stack} if stack else {}))
+        else:
+            head_line = [str(timestamp), level.upper(), *([name] if name else []), message]
+            line = "\t".join([*head_line, *([_to_json(values)] if values else [])])
+            line += f"\n{stack.rstrip()}" if stack else ""
+        return scrub(line)
+
+    def _traceback(self, method: str, event: MutableMapping[str, Any]) -> str:
+        error = _exception(event.pop("exc_info", None))
+        stack_info = event.pop("stack_info", None)
+        if error is None:
+            return str(stack_info)[:_MAX_STACK] if isinstance(stack_info, str) else ""
+        event.setdefault("error", error)
+        if _LEVEL_BY_METHOD.get(method, logging.INFO) < self._stack_level:
+            return ""
+        return "".join(traceback.format_exception(error))[-_MAX_STACK:]
+
+
+class _Bridge(logging.Handler):
+    """Carries records of the standard library's `logging` over to structlog."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            log = structlog.get_logger(record.name)
+            # Records below debug exist only in number; the filter on the root logger let them through.
+            log.log(
+                max(record.levelno // 10 * 10, logging.DEBUG), record.getMessage(), exc_info=record.exc_info
+            )
+        except Exception:  # noqa: BLE001 - a wrong format string in a library must not break its caller
+            Sink(sys.__stderr__.fileno() if sys.__stderr__ else 2).msg(f"unreadable record of {record.name}")
+
+
+def encode_time(nanoseconds: int, encoding: TimeEncoding) -> str | float | int:
+    """Return a point in time (since 1970, UTC) the way zap's encoder of that name writes it."""
+    seconds, fraction = divmod(nanoseconds, 1_000_000_000)
+    match encoding:
+        case "epoch":
+            return nanoseconds / 1e9
+        case "millis":
+            return nanoseconds / 1e6
+        case "nano":
+            return nanoseconds
+        case "iso8601":
+            tail = f".{fraction // 1_000_000:03d}"
+        case "rfc3339nano":
+            tail = f".{fraction:09d}".rstrip("0").rstrip(".")
+        case _:
+            tail = ""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S") + tail + "Z"
+
+
+def redact(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values as plain data, with `[redacted]` in place of what the key calls a secret."""
+    return {f"{key}_" if key in _RESERVED else key: value for key, value in _pairs(values.items(), 0).items()}
+
+
+def scrub(text: str) -> str:
+    """Hide what looks like a token or a private key, wherever it stands in a text."""
+    if not any(hint in text for hint in _SECRET_HINTS):
+        return text
+    return _SECRET_TEXT.sub(REDACTED, text)
+
+
+def is_secret(key: str) -> bool:
+    """Tell whether a key announces a secret value, in snake_case, kebab-case or camelCase."""
+    return _SECRET_KEY.search(_CAMEL.sub("_", key).lower().replace("-", "_")) is not None
+
+
+def _pairs(items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
+    return {
+        str(key): REDACTED if value and is_secret(str(key)) else _plain(value, depth + 1)
+        for key, value in items
+    }
+
+
+def _plain(value: Any, depth: int) -> Any:  # noqa: PLR0911 - one return for each shape of data
+    match value:
+        case Enum():
+            return _plain(value.value, depth)
+        case None | bool() | int() | float():
+            return value
+        case str():
+            return _shorten(str(value))
+        case bytes() | bytearray() | memoryview():
+            return _shorten(bytes(value).decode("utf-8", "backslashreplace"))
+        case Key():
+            return str(value)
+        case Object():
+            return f"{type(value).__name__} {value.key}"
+        case BaseException():
+            return _shorten(str(value) or type(value).__name__)
+    return _nested(value, depth) if depth < _MAX_DEPTH else f"<{type(value).__name__}>"
+
+
+def _nested(value: Any, depth: int) -> Any:
+    if isinstance(value, dict):
+        return _pairs(value.items(), depth)
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(item, depth + 1) for item in value]
+    if isinstance(value, msgspec.Struct):
+        return _pairs(((name, getattr(value, name)) for name in value.__struct_fields__), depth)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _pairs(((f.name, getattr(value, f.name)) for f in dataclasses.fields(value) if f.repr), depth)
+    return _shorten(str(value))
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text)} characters)"
+
+
+def _exception(exc_info: Any) -> BaseException | None:
+    """Return the exception behind the forms of `exc_info` that `logging` and structlog know."""
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    if isinstance(exc_info, tuple):
+        return exc_info[1] if isinstance(exc_info[1], BaseException) else None
+    return sys.exc_info()[1] if exc_info else None
+
+
+def _to_json(values: Mapping[str, Any]) -> str:
+    try:
+        return msgspec.json.encode(values).decode()
+    except (ValueError, TypeError, OverflowError):
+        # A lone surrogate or an integer beyond 64 bits: text that JSON can carry is better than no line.
+        plain = {
+            key: repr(value).encode("ascii", "backslashreplace").decode() for key, value in values.items()
+        }
+        return msgspec.json.encode(plain).decode()

@@ -1,0 +1,160 @@
+"""Looks into the running process: where it spends its time, what its tasks wait for, what fills its memory.
+
+The paths are those of Go's pprof, so that the habits of people who operate Go programs still work; the
+answers are text. Nothing here stops or instruments the program. The profile is a sample: a thread of its own
+looks at the stacks of all threads a hundred times a second and counts them, in the collapsed form that flame
+graph tools read. Memory is told by the garbage collector's own records, and line by line only once
+`tracemalloc` has been switched on by a request, since that slows the process down until it is switched off.
+
+Stacks show no values, only files, lines and function names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import threading
+import time
+import traceback
+import tracemalloc
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from slurm_operator.kube.serving import HttpServer
+from slurm_operator.kube.watchdog import await_stack
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from types import FrameType
+
+    from slurm_operator.kube.address import Address
+
+_HERTZ = 100
+_DEFAULT_SECONDS = 30.0
+# Go's server cuts answers after 120 s; longer profiles would be cut there as well.
+_LONGEST_SECONDS = 100.0
+_TOP = 40
+
+_INDEX = """\
+/debug/pprof/profile?seconds=30  sampled stacks of all threads, one line each: frame;frame;frame count
+/debug/pprof/goroutine           asyncio tasks and threads, each with its stack
+/debug/pprof/heap                object counts by type and collector state
+/debug/pprof/heap?trace=start    record allocations from now on (slows the process down)
+/debug/pprof/heap?trace=stop     stop recording
+/debug/pprof/cmdline             the command line
+"""
+
+
+class ProfileServer:
+    """Serves `/debug/pprof/`."""
+
+    def __init__(self, address: Address | None) -> None:
+        routes = [
+            ("/debug/pprof/", _index),
+            ("/debug/pprof/cmdline", _cmdline),
+            ("/debug/pprof/profile", _profile),
+            ("/debug/pprof/goroutine", _tasks),
+            ("/debug/pprof/heap", _heap),
+        ]
+        self._server = HttpServer("profile", address, routes)
+
+    @property
+    def port(self) -> int | None:
+        """Return the port that is really open."""
+        return self._server.port
+
+    async def start(self) -> None:
+        """Listen."""
+        await self._server.start()
+
+    async def close(self) -> None:
+        """Stop listening."""
+        await self._server.close()
+
+
+async def _index(_request: web.Request) -> web.Response:
+    return web.Response(text=_INDEX)
+
+
+async def _cmdline(_request: web.Request) -> web.Response:
+    return web.Response(text="\0".join(sys.orig_argv))
+
+
+async def _profile(request: web.Request) -> web.Response:
+    try:
+        seconds = float(request.query.get("seconds", _DEFAULT_SECONDS))
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds <= _LONGEST_SECONDS:
+        return web.Response(status=400, text=f"seconds: want a number above 0, up to {_LONGEST_SECONDS:g}\n")
+    counts = await asyncio.to_thread(sample, seconds)
+    return web.Response(text="".join(f"{stack} {count}\n" for stack, count in counts.most_common()))
+
+
+def sample(seconds: float, hertz: int = _HERTZ) -> Counter[str]:
+    """Count the stacks of all other threads for a while; blocks, so it belongs into a thread."""
+    own = threading.get_ident()
+    counts: Counter[str] = Counter()
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way to see all threads
+            if ident != own:
+                counts[collapse(names.get(ident, str(ident)), frame)] += 1
+        time.sleep(1 / hertz)
+    return counts
+
+
+def collapse(thread: str, frame: FrameType | None) -> str:
+    """Return a stack as one line, outermost call first."""
+    calls: list[str] = []
+    while frame is not None:
+        code = frame.f_code
+        calls.append(
+            f"{frame.f_globals.get('__name__', code.co_filename)}.{code.co_qualname}:{frame.f_lineno}"
+        )
+        frame = frame.f_back
+    return ";".join([thread, *reversed(calls)]).replace(" ", "_")
+
+
+async def _tasks(_request: web.Request) -> web.Response:
+    tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    parts = [f"{len(tasks)} tasks, {threading.active_count()} threads\n"]
+    for task in tasks:
+        parts += [f"\ntask {task.get_name()}\n", *(f"  {place}\n" for place in await_stack(task))]
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    for ident, frame in sys._current_frames().items():  # noqa: SLF001 - the documented way to see all threads
+        stack = "".join(traceback.format_stack(frame))
+        parts.append(f"\nthread {names.get(ident, str(ident))}\n{stack}")
+    return web.Response(text="".join(parts))
+
+
+async def _heap(request: web.Request) -> web.Response:
+    trace = request.query.get("trace")
+    if trace == "start":
+        tracemalloc.start()
+        return web.Response(text="recording allocations; ask /debug/pprof/heap later\n")
+    if trace == "stop":
+        tracemalloc.stop()
+        return web.Response(text="no longer recording allocations\n")
+    if trace is not None:
+        return web.Response(status=400, text="trace: want start or stop\n")
+    return web.Response(text="".join(await asyncio.to_thread(_heap_lines)))
+
+
+def _heap_lines() -> Iterable[str]:
+    by_type: Counter[str] = Counter()
+    for thing in gc.get_objects():
+        kind = type(thing)
+        by_type[f"{kind.__module__}.{kind.__qualname__}"] += 1
+    yield f"{by_type.total()} objects known to the collector, {gc.get_freeze_count()} frozen\n"
+    yield f"collections by generation: {[stats['collections'] for stats in gc.get_stats()]}\n\n"
+    yield from (f"{count:>10}  {name}\n" for name, count in by_type.most_common(_TOP))
+    if tracemalloc.is_tracing():
+        current, peak = tracemalloc.get_traced_memory()
+        yield f"\nrecorded since trace=start: {current} bytes, at most {peak}\n"
+        statistics = tracemalloc.take_snapshot().statistics("lineno")
+        yield from (f"{entry.size:>10}  {entry.count:>8}  {entry.traceback}\n" for entry in statistics[:_TOP])

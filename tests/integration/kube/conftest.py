@@ -1,0 +1,28 @@
+"""A `client` for the shared API server; tests that need other options build their own from `config`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import ClientConfig, load_config
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kubebox import Box
+
+
+@pytest.fixture
+def config(kube_box: Box) -> ClientConfig:
+    """Hand out the way to the shared API server, as its administrator."""
+    return load_config(str(kube_box.kubeconfig))
+
+
+@pytest.fixture
+async def client(config: ClientConfig) -> AsyncIterator[Client]:
+    """Hand out an open client on the shared API server."""
+    async with Client(config) as opened:
+        yield opened

@@ -1,0 +1,415 @@
+from __future__ import annotations
+
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurm_operator.kube.apply import Applier, Outcome
+from slurm_operator.kube.client import Client, PatchType, RequestInfo
+from slurm_operator.kube.errors import Conflict, NotFound
+from slurm_operator.kube.models import ConfigMap, Deployment, Secret, Service
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from kubebox import Box
+    from slurm_operator.kube.config import ClientConfig
+
+OWNER_UID = "8f2f54a2-0000-4000-8000-000000000001"
+OWNER = {
+    "apiVersion": "slinky.slurm.net/v1beta1",
+    "kind": "RestApi",
+    "name": "slurm",
+    "uid": OWNER_UID,
+    "controller": True,
+}
+
+
+class Watched:
+    """A client whose requests are counted, and an applier on it."""
+
+    def __init__(self, client: Client, requests: list[RequestInfo]) -> None:
+        self.client = client
+        self.applier = Applier(client)
+        self._requests = requests
+
+    def taken(self) -> list[str]:
+        """Return the verbs of the requests since the last question."""
+        verbs = [request.verb for request in self._requests]
+        self._requests.clear()
+        return verbs
+
+
+@pytest.fixture
+async def watched(config: ClientConfig) -> AsyncIterator[Watched]:
+    requests: list[RequestInfo] = []
+    async with Client(config, observe=requests.append) as client:
+        yield Watched(client, requests)
+
+
+def config_map(namespace: str, **data: str) -> dict[str, Any]:
+    return {"metadata": {"name": "conf", "namespace": namespace, "labels": {"mine": "1"}}, "data": data}
+
+
+def deployment(namespace: str) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "web",
+            "namespace": namespace,
+            "labels": {"mine": "1"},
+            "ownerReferences": [OWNER],
+        },
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {
+                    "containers": [
+                        {
+                            "name": "main",
+                            "image": "example.org/main:1",
+                            "env": [{"name": "A", "value": "1"}],
+                            "resources": {"limits": {"cpu": "1000m"}},
+                        }
+                    ]
+                },
+            },
+        },
+    }
+
+
+async def raw(client: Client, kind: type[Any], name: str, namespace: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(await client.raw("GET", kind.RESOURCE.path(namespace, name)))
+    return result
+
+
+async def test_at_rest_nothing_is_sent(watched: Watched, kube_namespace: str) -> None:
+    """After the first apply, equal applies on an unchanged object send no request at all."""
+    desired = deployment(kube_namespace)
+    first = await watched.applier.apply(desired, None, Deployment)
+    assert first.outcome is Outcome.CREATED
+    assert first.changed
+    live = await watched.client.get(Deployment, "web", kube_namespace)
+    assert first.object == live
+    watched.taken()
+    for _ in range(3):
+        again = await watched.applier.apply(copy.deepcopy(desired), live, Deployment)
+        assert again.outcome is Outcome.UNCHANGED
+        assert not again.changed
+    assert watched.taken() == []
+
+
+async def test_status_changes_cause_no_write(watched: Watched, kube_namespace: str) -> None:
+    """A new status moves the resourceVersion and still costs no request."""
+    desired = deployment(kube_namespace)
+    await watched.applier.apply(desired, None, Deployment)
+    live = await watched.client.patch_status(Deployment, "web", kube_namespace, {"observedGeneration": 1})
+    watched.taken()
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert watched.taken() == []
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        {"metadata": {"labels": {"mine": "2"}}},
+        {"metadata": {"labels": {"mine": None}}},
+        {"metadata": {"ownerReferences": None}},
+        {"spec": {"replicas": 5}},
+    ],
+)
+async def test_drift_is_corrected(watched: Watched, kube_namespace: str, drift: dict[str, Any]) -> None:
+    """Whoever changes a field of ours, it comes back with one request."""
+    desired = deployment(kube_namespace)
+    await watched.applier.apply(desired, None, Deployment)
+    live = await watched.client.patch(
+        Deployment, "web", kube_namespace, drift, type=PatchType.MERGE, field_manager="someone"
+    )
+    watched.taken()
+    fixed = await watched.applier.apply(desired, live, Deployment)
+    assert fixed.outcome is Outcome.UPDATED
+    assert watched.taken() == ["apply"]
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    assert body["metadata"]["labels"] == {"mine": "1"}
+    assert body["spec"]["replicas"] == 1
+    assert body["metadata"]["ownerReferences"][0]["uid"] == OWNER_UID
+
+
+async def test_fields_of_others_stay_and_cost_one_look(watched: Watched, kube_namespace: str) -> None:
+    """A label of somebody else is kept; it causes one apply that changes nothing, and then none."""
+    desired = deployment(kube_namespace)
+    await watched.applier.apply(desired, None, Deployment)
+    live = await watched.client.patch(
+        Deployment,
+        "web",
+        kube_namespace,
+        {"metadata": {"labels": {"theirs": "1"}}},
+        type=PatchType.MERGE,
+        field_manager="someone",
+    )
+    watched.taken()
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert watched.taken() == ["apply"]
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert watched.taken() == []
+    assert live.metadata.labels == {"mine": "1", "theirs": "1"}
+
+
+async def test_what_is_no_longer_wanted_disappears(watched: Watched, kube_namespace: str) -> None:
+    """A label, a variable or a limit that the next wish leaves out is removed on the server."""
+    desired = deployment(kube_namespace)
+    first = await watched.applier.apply(desired, None, Deployment)
+    del desired["metadata"]["labels"]["mine"]
+    main = desired["spec"]["template"]["spec"]["containers"][0]
+    del main["env"], main["resources"]
+    assert (await watched.applier.apply(desired, first.object, Deployment)).outcome is Outcome.UPDATED
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    main = body["spec"]["template"]["spec"]["containers"][0]
+    assert "labels" not in body["metadata"]
+    assert "env" not in main
+    assert main["resources"] == {}
+
+
+async def test_a_late_cache_does_not_cause_a_second_write(watched: Watched, kube_namespace: str) -> None:
+    """While the cache still shows the object from before our own write, nothing is sent."""
+    first = await watched.applier.apply(config_map(kube_namespace, a="1"), None, ConfigMap)
+    second = await watched.applier.apply(config_map(kube_namespace, a="2"), first.object, ConfigMap)
+    assert second.outcome is Outcome.UPDATED
+    watched.taken()
+    late = await watched.applier.apply(config_map(kube_namespace, a="2"), first.object, ConfigMap)
+    assert late.outcome is Outcome.UNCHANGED
+    assert watched.taken() == []
+
+
+async def test_a_cache_that_misses_our_own_creation_reports_no_change(
+    watched: Watched, kube_namespace: str
+) -> None:
+    """Asked again before the cache has the object, the answer is that nothing changed."""
+    desired = config_map(kube_namespace, a="1")
+    await watched.applier.apply(desired, None, ConfigMap)
+    assert (await watched.applier.apply(desired, None, ConfigMap)).outcome is Outcome.UNCHANGED
+
+
+async def test_config_maps_are_watched_by_version(watched: Watched, kube_namespace: str) -> None:
+    """A kind without generation is left alone while its version stands, and corrected when it moved."""
+    desired = config_map(kube_namespace, a="1")
+    first = await watched.applier.apply(desired, None, ConfigMap)
+    watched.taken()
+    await watched.applier.apply(desired, first.object, ConfigMap)
+    assert watched.taken() == []
+    drifted = await watched.client.patch(
+        ConfigMap, "conf", kube_namespace, {"data": {"a": "9"}}, type=PatchType.MERGE, field_manager="someone"
+    )
+    fixed = await watched.applier.apply(desired, drifted, ConfigMap)
+    assert fixed.outcome is Outcome.UPDATED
+    assert fixed.object is not None
+    assert fixed.object.data == {"a": "1"}
+
+
+async def test_a_service_keeps_its_address(watched: Watched, kube_namespace: str) -> None:
+    """What the server allocated survives every apply, and a service at rest costs nothing."""
+    desired = {
+        "metadata": {"name": "web", "namespace": kube_namespace},
+        "spec": {"selector": {"app": "web"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]},
+    }
+    first = await watched.applier.apply(desired, None, Service)
+    address = (await raw(watched.client, Service, "web", kube_namespace))["spec"]["clusterIP"]
+    assert address
+    desired["spec"]["ports"][0]["port"] = 81  # type: ignore[index]  # the literal's type is wider than it
+    second = await watched.applier.apply(desired, first.object, Service)
+    body = await raw(watched.client, Service, "web", kube_namespace)
+    assert [port["port"] for port in body["spec"]["ports"]] == [81]
+    assert body["spec"]["clusterIP"] == address
+    watched.taken()
+    await watched.applier.apply(desired, second.object, Service)
+    assert watched.taken() == []
+
+
+async def test_a_recreated_object_is_applied_again(watched: Watched, kube_namespace: str) -> None:
+    """Another object of the same name is not taken for the one we applied."""
+    desired = config_map(kube_namespace, a="1")
+    await watched.applier.apply(desired, None, ConfigMap)
+    await watched.client.delete(ConfigMap, "conf", kube_namespace)
+    foreign = await watched.client.create(
+        ConfigMap, {**config_map(kube_namespace), "data": {"b": "1"}}, field_manager="someone"
+    )
+    assert (await watched.applier.apply(desired, foreign, ConfigMap)).outcome is Outcome.UPDATED
+    assert (await raw(watched.client, ConfigMap, "conf", kube_namespace))["data"] == {"a": "1", "b": "1"}
+
+
+async def test_a_terminating_object_is_left_alone(watched: Watched, kube_namespace: str) -> None:
+    """While the old object is going, nothing is applied, and the caller is told."""
+    desired = config_map(kube_namespace, a="1")
+    desired["metadata"]["finalizers"] = ["example.org/hold"]
+    await watched.applier.apply(desired, None, ConfigMap)
+    await watched.client.delete(ConfigMap, "conf", kube_namespace)
+    live = await watched.client.get(ConfigMap, "conf", kube_namespace)
+    assert live.deleting
+    watched.taken()
+    held = await watched.applier.apply(config_map(kube_namespace, a="2"), live, ConfigMap)
+    assert held.outcome is Outcome.TERMINATING
+    assert held.held
+    assert not await watched.applier.delete(live)
+    assert watched.taken() == []
+
+
+@pytest.mark.parametrize("kind", [ConfigMap, Secret])
+async def test_an_immutable_object_is_left_alone(
+    watched: Watched, kube_namespace: str, kind: type[ConfigMap | Secret]
+) -> None:
+    """The server would refuse the change; the caller is told instead."""
+    desired = {"metadata": {"name": "conf", "namespace": kube_namespace}, "data": {"a": "MQ=="}}
+    live = await watched.client.create(kind, {**desired, "immutable": True})
+    watched.taken()
+    held = await watched.applier.apply({**desired, "data": {"a": "Mg=="}}, live, kind)
+    assert held.outcome is Outcome.IMMUTABLE
+    assert watched.taken() == []
+
+
+async def test_delete_never_hits_a_successor(watched: Watched, kube_namespace: str) -> None:
+    """A delete decided for one object does not touch the next one of the same name."""
+    desired = config_map(kube_namespace, a="1")
+    old = (await watched.applier.apply(desired, None, ConfigMap)).object
+    assert old is not None
+    assert await watched.applier.delete(old)
+    new = (await watched.applier.apply(desired, None, ConfigMap)).object
+    assert new is not None
+    assert not await watched.applier.delete(old)
+    assert (await watched.client.get(ConfigMap, "conf", kube_namespace)).metadata.uid == new.metadata.uid
+    assert await watched.applier.delete(new)
+    assert not await watched.applier.delete(new)
+    with pytest.raises(NotFound):
+        await watched.client.get(ConfigMap, "conf", kube_namespace)
+
+
+async def test_memory_is_given_back(watched: Watched, kube_namespace: str) -> None:
+    """Forgetting is by name, and a late farewell to an older object does not touch its successor."""
+    desired = config_map(kube_namespace, a="1")
+    applied = (await watched.applier.apply(desired, None, ConfigMap)).object
+    assert applied is not None
+    watched.applier.forget(ConfigMap, applied.key, "an older object")
+    assert len(watched.applier) == 1
+    watched.applier.forget(ConfigMap, applied.key, applied.metadata.uid)
+    assert len(watched.applier) == 0
+    small = Applier(watched.client, max_records=2)
+    for number in range(4):
+        body = config_map(kube_namespace)
+        body["metadata"]["name"] = f"conf-{number}"
+        await small.apply(body, None, ConfigMap)
+    assert len(small) == 2
+
+
+# ------------------------------------------------------------------------- objects of the Go operator
+
+
+async def made_by_go(client: Client, namespace: str) -> Deployment:
+    """Create a Deployment as the Go operator would, with some things that we do not want."""
+    body = deployment(namespace)
+    body["metadata"]["labels"]["old"] = "1"
+    body["metadata"]["annotations"] = {"old": "1"}
+    main = body["spec"]["template"]["spec"]["containers"][0]
+    main["env"].append({"name": "OLD", "value": "1"})
+    main["securityContext"] = {"privileged": True}
+    return await client.create(Deployment, body, field_manager="manager")
+
+
+async def test_fields_of_the_go_operator_are_taken_over(watched: Watched, kube_namespace: str) -> None:
+    """What the Go operator set and we do not want disappears; what users set stays."""
+    await made_by_go(watched.client, kube_namespace)
+    live = await watched.client.patch(
+        Deployment,
+        "web",
+        kube_namespace,
+        {"metadata": {"labels": {"theirs": "1"}}},
+        type=PatchType.MERGE,
+        field_manager="kubectl-edit",
+    )
+    watched.taken()
+    applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
+    assert applied.outcome is Outcome.UPDATED
+    assert watched.taken() == ["apply", "patch", "apply"]
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    main = body["spec"]["template"]["spec"]["containers"][0]
+    assert body["metadata"]["labels"] == {"mine": "1", "theirs": "1"}
+    assert "annotations" not in body["metadata"]
+    assert main["env"] == [{"name": "A", "value": "1"}]
+    assert "securityContext" not in main
+    owners = {(entry["manager"], entry["operation"]) for entry in body["metadata"]["managedFields"]}
+    assert owners == {("slurm-operator", "Apply"), ("kubectl-edit", "Update")}
+
+
+async def test_without_a_takeover_the_fields_would_stay(watched: Watched, kube_namespace: str) -> None:
+    """The rule above is not the server's doing: a plain apply leaves what another manager set."""
+    live = await made_by_go(watched.client, kube_namespace)
+    plain = Applier(watched.client, predecessors=())
+    await plain.apply(deployment(kube_namespace), live, Deployment)
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    assert body["metadata"]["labels"] == {"mine": "1", "old": "1"}
+
+
+async def test_taking_over_equal_content_restarts_nothing(watched: Watched, kube_namespace: str) -> None:
+    """When the Go operator made the very same object, its generation does not move."""
+    live = await watched.client.create(Deployment, deployment(kube_namespace), field_manager="manager")
+    applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
+    assert applied.outcome is Outcome.UNCHANGED
+    assert applied.object is not None
+    assert applied.object.metadata.generation == live.metadata.generation == 1
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    assert [entry["manager"] for entry in body["metadata"]["managedFields"]] == ["slurm-operator"]
+
+
+async def test_a_takeover_happens_once(watched: Watched, kube_namespace: str) -> None:
+    """A restarted operator applies each object once and finds nothing more to do."""
+    live = await made_by_go(watched.client, kube_namespace)
+    first = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
+    watched.taken()
+    restarted = Applier(watched.client)
+    again = await restarted.apply(deployment(kube_namespace), first.object, Deployment)
+    assert again.outcome is Outcome.UNCHANGED
+    assert watched.taken() == ["apply"]
+
+
+async def test_another_program_called_manager_keeps_its_fields(watched: Watched, kube_namespace: str) -> None:
+    """Only who set the owner reference counts as maker; other programs of that name are not robbed."""
+    first = await watched.applier.apply(deployment(kube_namespace), None, Deployment)
+    live = await watched.client.patch(
+        Deployment,
+        "web",
+        kube_namespace,
+        {"metadata": {"labels": {"theirs": "1"}}},
+        type=PatchType.MERGE,
+        field_manager="manager",
+    )
+    assert first.object is not None
+    await Applier(watched.client).apply(deployment(kube_namespace), live, Deployment)
+    body = await raw(watched.client, Deployment, "web", kube_namespace)
+    assert body["metadata"]["labels"] == {"mine": "1", "theirs": "1"}
+
+
+async def test_a_takeover_that_lost_a_race_is_done_again(
+    config: ClientConfig, kube_box: Box, kube_namespace: str
+) -> None:
+    """When the object changes between the steps the apply fails with Conflict and starts over next time."""
+    writes = 0
+
+    def change_before_the_second_write() -> None:
+        nonlocal writes
+        writes += 1
+        if writes == 2:
+            kube_box.kubectl("annotate", "deployment/web", "race=lost", "-n", kube_namespace)
+
+    async with Client(config) as client:
+        live = await made_by_go(client, kube_namespace)
+    async with Client(config, fence=change_before_the_second_write) as client:
+        applier = Applier(client)
+        with pytest.raises(Conflict):
+            await applier.apply(deployment(kube_namespace), live, Deployment)
+        assert writes == 2
+        live = await client.get(Deployment, "web", kube_namespace)
+        await applier.apply(deployment(kube_namespace), live, Deployment)
+        body = await raw(client, Deployment, "web", kube_namespace)
+        assert body["metadata"]["labels"] == {"mine": "1"}
+        assert body["metadata"]["annotations"] == {"race": "lost"}

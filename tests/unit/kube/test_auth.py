@@ -1,0 +1,329 @@
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import ssl
+import sys
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from slurm_operator.kube.auth import Auth, Impersonate, TokenFile, bearer_token
+from slurm_operator.kube.errors import ConfigError, CredentialsError
+from slurm_operator.kube.execplugin import EnvVar, ExecPlugin, ExecSpec
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.unit.kube.conftest import Pki
+
+V1 = "client.authentication.k8s.io/v1"
+V1BETA1 = "client.authentication.k8s.io/v1beta1"
+
+# Prints the file `answer` beside it after noting that it ran, with which arguments and in which environment.
+PLUGIN = f"""#!{sys.executable}
+import json, os, pathlib, sys
+here = pathlib.Path(__file__).parent
+with (here / "runs").open("a") as runs:
+    runs.write(json.dumps({{"args": sys.argv[1:], "extra": os.environ.get("EXTRA"),
+        "info": json.loads(os.environ["KUBERNETES_EXEC_INFO"]), "tty": sys.stdin.isatty()}}) + "\\n")
+answer = here / "answer"
+if not answer.exists():
+    sys.exit(3)
+sys.stdout.write(answer.read_text())
+"""
+
+
+class Plugin:
+    """A real credential plugin in a folder of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        program = folder / "plugin"
+        program.write_text(PLUGIN, encoding="utf-8")
+        program.chmod(0o755)
+
+    def answers(self, status: dict[str, Any], version: str = V1, kind: str = "ExecCredential") -> None:
+        content = {"apiVersion": version, "kind": kind, "status": status}
+        (self.folder / "answer").write_text(json.dumps(content), encoding="utf-8")
+
+    @property
+    def runs(self) -> list[dict[str, Any]]:
+        path = self.folder / "runs"
+        return (
+            [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            if path.exists()
+            else []
+        )
+
+    def auth(self, cluster: dict[str, Any] | None = None, seconds: float = 30.0, **spec: Any) -> ExecPlugin:
+        return ExecPlugin(
+            msgspec.structs.replace(
+                ExecSpec(command="./plugin", api_version=V1, interactive_mode="Never"), **spec
+            ),
+            directory=self.folder,
+            cluster=cluster,
+            trust=ssl.create_default_context,
+            where="config: users[x].user.exec",
+            seconds=seconds,
+        )
+
+
+@pytest.fixture
+def plugin(tmp_path: Path) -> Plugin:
+    return Plugin(tmp_path)
+
+
+async def token_of(auth: Auth) -> str | None:
+    return (await auth.headers()).get("Authorization")
+
+
+# ------------------------------------------------------------------------------------------------ token files
+
+
+async def test_token_file_is_read_again_when_old(tmp_path: Path) -> None:
+    """A renewed token is picked up without any help once the copy is old."""
+    path = tmp_path / "token"
+    path.write_text("one", encoding="utf-8")
+    auth = TokenFile(path, cache_seconds=0.0)
+    assert await token_of(auth) == "Bearer one"
+    path.write_text("two\n", encoding="utf-8")
+    assert await token_of(auth) == "Bearer two"
+
+
+async def test_token_file_is_cached(tmp_path: Path) -> None:
+    """Within the cache time the file is not read for every request."""
+    path = tmp_path / "token"
+    path.write_text("one", encoding="utf-8")
+    auth = TokenFile(path, cache_seconds=3600.0)
+    assert await token_of(auth) == "Bearer one"
+    path.write_text("two", encoding="utf-8")
+    assert await token_of(auth) == "Bearer one"
+
+
+async def test_token_file_refresh_is_worth_a_retry_only_with_another_token(tmp_path: Path) -> None:
+    """After a 401 the file is read at once, and only a different token makes another attempt sensible."""
+    path = tmp_path / "token"
+    path.write_text("one", encoding="utf-8")
+    auth = TokenFile(path, cache_seconds=3600.0)
+    used = await auth.headers()
+    assert not await auth.refresh(used)
+    path.write_text("two", encoding="utf-8")
+    assert await auth.refresh(used)
+    assert await auth.refresh(used), (
+        "a second request that was refused with the old token may try again as well"
+    )
+    assert await token_of(auth) == "Bearer two"
+
+
+async def test_token_file_survives_being_replaced(tmp_path: Path) -> None:
+    """A file that is missing or empty for a moment does not lose the token in hand."""
+    path = tmp_path / "token"
+    path.write_text("one", encoding="utf-8")
+    auth = TokenFile(path, cache_seconds=0.0)
+    await auth.headers()
+    path.unlink()
+    assert await token_of(auth) == "Bearer one"
+    path.write_text("", encoding="utf-8")
+    assert await token_of(auth) == "Bearer one"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"), [(None, "cannot be read"), ("", "is empty"), ("\n", "is empty")]
+)
+async def test_token_file_unusable_from_the_start(tmp_path: Path, content: str | None, message: str) -> None:
+    """Without any token to fall back on, the error names the file and the fix."""
+    path = tmp_path / "token"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    with pytest.raises(CredentialsError, match=rf"token: .*{message}"):
+        await TokenFile(path).headers()
+
+
+# ----------------------------------------------------------------------------------------------- exec plugins
+
+
+@pytest.mark.parametrize("version", [V1, V1BETA1])
+async def test_plugin_token_is_used_and_kept(plugin: Plugin, version: str) -> None:
+    """A token without expiry is asked for once."""
+    plugin.answers({"token": "t1"}, version)
+    auth = plugin.auth(api_version=version)
+    assert await token_of(auth) == "Bearer t1"
+    assert await token_of(auth) == "Bearer t1"
+    assert len(plugin.runs) == 1
+
+
+async def test_plugin_gets_arguments_environment_and_no_terminal(plugin: Plugin) -> None:
+    """The plugin sees its arguments, its extra variables, the request, and no terminal to ask on."""
+    plugin.answers({"token": "t1"})
+    await plugin.auth(args=["get", "--x"], env=[EnvVar("EXTRA", "yes")]).headers()
+    assert plugin.runs == [
+        {
+            "args": ["get", "--x"],
+            "extra": "yes",
+            "info": {"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": False}},
+            "tty": False,
+        }
+    ]
+
+
+async def test_plugin_gets_the_cluster_only_when_it_asks(plugin: Plugin) -> None:
+    """provideClusterInfo adds the cluster to the request."""
+    plugin.answers({"token": "t1"})
+    cluster = {"server": "https://s", "config": {"audience": "a"}}
+    await plugin.auth(cluster=cluster, provide_cluster_info=True).headers()
+    await plugin.auth(cluster=cluster).headers()
+    assert [run["info"]["spec"].get("cluster") for run in plugin.runs] == [cluster, None]
+
+
+async def test_expired_credentials_are_asked_for_again(plugin: Plugin) -> None:
+    """The plugin runs again when its credentials have expired, and not before."""
+    past, future = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
+    auth = plugin.auth()
+    plugin.answers({"token": "old", "expirationTimestamp": past.isoformat()})
+    assert await token_of(auth) == "Bearer old"
+    plugin.answers({"token": "new", "expirationTimestamp": future.isoformat()})
+    assert await token_of(auth) == "Bearer new"
+    assert await token_of(auth) == "Bearer new"
+    assert len(plugin.runs) == 2
+
+
+async def test_refused_credentials_are_asked_for_again_once(plugin: Plugin) -> None:
+    """Many requests refused with one token cause one run of the plugin."""
+    plugin.answers({"token": "t1"})
+    auth = plugin.auth()
+    used = await auth.headers()
+    plugin.answers({"token": "t2"})
+    assert all(await asyncio.gather(*(auth.refresh(used) for _ in range(8))))
+    assert await token_of(auth) == "Bearer t2"
+    assert len(plugin.runs) == 2
+
+
+async def test_concurrent_first_requests_share_one_run(plugin: Plugin) -> None:
+    """Requests that start together wait for one run instead of starting one each."""
+    plugin.answers({"token": "t1"})
+    auth = plugin.auth()
+    assert {
+        tuple(headers.items()) for headers in await asyncio.gather(*(auth.headers() for _ in range(8)))
+    } == {(("Authorization", "Bearer t1"),)}
+    assert len(plugin.runs) == 1
+
+
+async def test_plugin_certificate_becomes_a_context(plugin: Plugin, pki: Pki) -> None:
+    """A client certificate from the plugin is used for new connections, renewed with a new context."""
+    configured = ssl.create_default_context()
+    certificate, key = pki.client
+    plugin.answers({"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()})
+    auth = plugin.auth()
+    assert await auth.headers() == {}
+    first = await auth.tls(configured)
+    assert first not in (None, configured)
+    assert await auth.tls(configured) is first
+    assert await auth.refresh({})
+    assert await auth.tls(configured) not in (None, configured, first)
+
+
+async def test_plugin_without_certificate_keeps_the_configured_context(plugin: Plugin) -> None:
+    """A plugin that prints only a token leaves TLS alone."""
+    plugin.answers({"token": "t1"})
+    configured = ssl.create_default_context()
+    assert await plugin.auth().tls(configured) is configured
+
+
+async def test_missing_plugin_repeats_the_install_hint(tmp_path: Path) -> None:
+    """A program that is not there is named together with the kubeconfig's hint how to get it."""
+    auth = ExecPlugin(
+        ExecSpec(command="no-such-plugin", api_version=V1, install_hint="Install it\nfrom example.com."),
+        directory=tmp_path,
+        cluster=None,
+        trust=ssl.create_default_context,
+        where="config: users[x].user.exec",
+    )
+    with pytest.raises(
+        ConfigError, match=r"'no-such-plugin' is not an executable program; Install it from example\.com\."
+    ):
+        await auth.headers()
+
+
+async def test_failing_plugin_may_heal(plugin: Plugin) -> None:
+    """A plugin that fails is reported with its exit code and asked again by the next request."""
+    auth = plugin.auth()
+    with pytest.raises(CredentialsError, match=r"users\[x\]\.user\.exec: '.*/plugin' exited with 3"):
+        await auth.headers()
+    plugin.answers({"token": "t1"})
+    assert await token_of(auth) == "Bearer t1"
+
+
+async def test_hanging_plugin_is_ended(tmp_path: Path) -> None:
+    """A plugin that never answers does not park the process."""
+    program = tmp_path / "plugin"
+    program.write_text(f"#!{sys.executable}\nimport signal\nsignal.pause()\n", encoding="utf-8")
+    program.chmod(0o755)
+    auth = ExecPlugin(
+        ExecSpec(command="./plugin", api_version=V1),
+        directory=tmp_path,
+        cluster=None,
+        trust=ssl.create_default_context,
+        where="config: users[x].user.exec",
+        seconds=0.2,
+    )
+    with pytest.raises(CredentialsError, match="gave no answer within"):
+        await auth.headers()
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ({}, "printed neither a token nor a client certificate"),
+        ({"clientCertificateData": "hush"}, "printed only one of clientCertificateData and clientKeyData"),
+        ({"clientCertificateData": "hush", "clientKeyData": "hush"}, "not a PEM certificate and key"),
+        ({"token": 7, "note": "hush"}, "printed no ExecCredential"),
+    ],
+)
+async def test_bad_answers_are_named_and_not_quoted(
+    plugin: Plugin, status: dict[str, Any], message: str
+) -> None:
+    """What a plugin prints is a secret even when it is wrong."""
+    plugin.answers(status)
+    with pytest.raises((ConfigError, CredentialsError), match=message) as caught:
+        await plugin.auth().headers()
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("version", "kind"), [(V1BETA1, "ExecCredential"), (V1, "Secret")])
+async def test_answer_of_another_version_is_refused(plugin: Plugin, version: str, kind: str) -> None:
+    """A plugin must answer in the version it was asked in."""
+    plugin.answers({"token": "hush"}, version, kind)
+    with pytest.raises(CredentialsError, match="printed another apiVersion or kind") as caught:
+        await plugin.auth().headers()
+    assert "hush" not in str(caught.value)
+
+
+def test_nothing_secret_in_repr(plugin: Plugin, tmp_path: Path) -> None:
+    """Credentials of every sort print without their secrets."""
+    hidden = "hush"
+    auths: list[Auth] = [
+        bearer_token(hidden),
+        TokenFile(tmp_path / "token", _token=hidden),
+        Impersonate(bearer_token(hidden), "jane"),
+        plugin.auth(env=[EnvVar("SECRET", hidden)]),
+    ]
+    text = " ".join(map(repr, auths))
+    assert hidden not in text
+    assert base64.b64encode(hidden.encode()).decode() not in text
+    assert "jane" in text
+
+
+async def test_impersonation_passes_the_rest_through(tmp_path: Path) -> None:
+    """Impersonation refreshes and connects with the credentials under it."""
+    path = tmp_path / "token"
+    path.write_text("one", encoding="utf-8")
+    auth = Impersonate(TokenFile(path), "jane")
+    used = await auth.headers()
+    path.write_text("two", encoding="utf-8")
+    assert await auth.refresh(used)
+    context = ssl.create_default_context()
+    assert await auth.tls(context) is context

@@ -1,0 +1,465 @@
+"""Controllers on virtual time: what happens to a key, whatever its reconcile does."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pytest
+from structlog.contextvars import merge_contextvars
+from structlog.testing import capture_logs
+
+from slurm_operator.kube import metrics
+from slurm_operator.kube.backoff import Backoff
+from slurm_operator.kube.controller import Controller, Requeue
+from slurm_operator.kube.errors import Conflict, FencedError, TooManyRequests
+from slurm_operator.kube.meta import Key, Object, ObjectMeta, Resource
+from slurm_operator.kube.sources import Channel, enqueue_self
+from slurm_operator.kube.store import Change, Store
+from tests.virtualtime import run_virtual, virtual_time
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+A, B = Key("ns", "a"), Key("ns", "b")
+
+
+class Thing(Object, frozen=True):
+    RESOURCE: ClassVar[Resource] = Resource("", "v1", "things", "Thing")
+
+
+def thing(name: str, version: int = 1) -> Thing:
+    return Thing(metadata=ObjectMeta(name=name, namespace="ns", uid=name, resource_version=str(version)))
+
+
+class Things:
+    """A source without a server: a store that somebody writes to."""
+
+    def __init__(self) -> None:
+        self.store: Store[Thing] = Store()
+        self._handlers: list[Callable[[Change[Thing]], None]] = []
+
+    def add_handler(self, handler: Callable[[Change[Thing]], None], /) -> None:
+        self._handlers.append(handler)
+        for found in self.store.list():
+            handler(Change(None, found))
+
+    def put(self, new: Thing) -> None:
+        for change in self.store.put(new):
+            for handler in self._handlers:
+                handler(change)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def sample(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+@asynccontextmanager
+async def running(controller: Controller) -> AsyncIterator[None]:
+    task = asyncio.create_task(controller.run())
+    try:
+        yield
+    finally:
+        await controller.stop(0.0)
+        async with asyncio.timeout(600):
+            await task
+
+
+@virtual_time
+async def test_every_known_object_is_reconciled_once_at_start() -> None:
+    """What the cache holds when the controller starts is new to it; what changes later comes again."""
+    things = Things()
+    things.put(thing("a"))
+    things.put(thing("b"))
+    seen: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        seen.append(key)
+
+    controller = Controller("start", reconcile).watch(things)
+    assert controller.queue.idle
+    async with running(controller):
+        await asyncio.sleep(1)
+        assert seen == [A, B]
+        things.put(thing("a", 2))
+        await asyncio.sleep(1)
+    assert seen == [A, B, A]
+    assert sample("controller_runtime_reconcile_total", controller="start", result="success") == 3
+
+
+@virtual_time
+async def test_channels_are_heard_before_the_controller_runs() -> None:
+    """An event sent on a channel before the start is not lost, and equal keys merge."""
+    channel: Channel[str] = Channel()
+    seen: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        seen.append(key)
+
+    controller = Controller("channel", reconcile).watch_channel(channel, lambda name: [Key("ns", name)])
+    channel.send("a")
+    channel.send("a")
+    async with running(controller):
+        await asyncio.sleep(1)
+        channel.send("b")
+        await asyncio.sleep(1)
+    assert seen == [A, B]
+
+
+@virtual_time
+async def test_a_key_never_runs_twice_at_once() -> None:
+    """With many workers, different keys run together and one key never beside itself."""
+    active: dict[Key, int] = {}
+    together = 0
+    runs: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        nonlocal together
+        active[key] = active.get(key, 0) + 1
+        assert active[key] == 1
+        together = max(together, sum(active.values()))
+        runs.append(key)
+        await asyncio.sleep(1)
+        active[key] -= 1
+
+    controller = Controller("exclusion", reconcile, workers=4)
+    async with running(controller):
+        for step in range(40):
+            controller.queue.add(Key("ns", str(step % 3)))
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        assert controller.queue.idle
+    assert together == 3
+    assert sample("controller_runtime_reconcile_errors_total", controller="exclusion") == 0
+    # Forty adds in four seconds, a second per run: the adds during a run become one.
+    assert {key: runs.count(key) for key in set(runs)} == {
+        Key("ns", "0"): 5,
+        Key("ns", "1"): 5,
+        Key("ns", "2"): 5,
+    }
+
+
+@virtual_time
+async def test_failures_back_off_and_success_forgets() -> None:
+    """Each failure in a row waits twice as long; after a success the next failure waits the shortest time."""
+    outcomes = iter(
+        [Conflict("x", status=409), OSError("y"), ValueError("z"), None, Conflict("x", status=409), None]
+    )
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> None:
+        times.append(now())
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    controller = Controller("backoff", reconcile, backoff=Backoff(1.0, 900.0))
+    async with running(controller):
+        controller.queue.add(A)
+        await asyncio.sleep(50)
+        assert times == [0.0, 1.0, 3.0, 7.0]
+        assert controller.queue.retries(A) == 0
+        controller.queue.add(A)
+        await asyncio.sleep(50)
+    assert times[4:] == [50.0, 51.0]
+    assert sample("controller_runtime_reconcile_errors_total", controller="backoff") == 4
+    assert sample("controller_runtime_reconcile_panics_total", controller="backoff") == 1
+
+
+@virtual_time
+async def test_a_failure_is_one_line_that_says_everything() -> None:
+    """The line has what was wanted, what happened, which object, the attempt, and when the next one comes."""
+    outcomes = iter([Conflict("someone else wrote it", status=409), TypeError("no such thing"), None])
+
+    async def reconcile(_: Key) -> None:
+        if (error := next(outcomes)) is not None:
+            raise error
+
+    controller = Controller("widgets", reconcile, backoff=Backoff(1.0, 900.0))
+    with capture_logs([merge_contextvars]) as lines:
+        async with running(controller):
+            controller.queue.add(A)
+            await asyncio.sleep(50)
+    first, second = lines
+    identity = first.pop("reconcile_id")
+    assert len(identity) == 8
+    assert identity != second["reconcile_id"]
+    assert first == {
+        "event": "reconcile failed",
+        "log_level": "error",
+        "controller": "widgets",
+        "namespace": "ns",
+        "name": "a",
+        "wanted": "reconcile widgets ns/a",
+        "error": "Conflict: someone else wrote it",
+        "attempt": 1,
+        "retry_in_seconds": 1.0,
+        "took_seconds": 0.0,
+        "exc_info": None,
+    }
+    assert (second["attempt"], second["retry_in_seconds"]) == (2, 2.0)
+    assert isinstance(second["exc_info"], TypeError)
+
+
+@virtual_time
+async def test_a_server_that_names_a_time_is_obeyed() -> None:
+    """A Retry-After longer than the backoff decides when the key comes back."""
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> None:
+        times.append(now())
+        if len(times) == 1:
+            raise TooManyRequests("busy", status=429, retry_after=30.0)
+
+    controller = Controller("retry-after", reconcile)
+    async with running(controller):
+        controller.queue.add(A)
+        await asyncio.sleep(60)
+    assert times == [0.0, 30.0]
+
+
+@virtual_time
+async def test_requeue_comes_back_and_forgets_the_backoff() -> None:
+    """Requeue(after) is a success: the key comes back after that time, and its backoff is forgotten."""
+    outcomes: list[Any] = [OSError(), OSError(), Requeue(10.0), OSError(), Requeue(0.0), Requeue(-1.0), None]
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> Requeue | None:
+        times.append(now())
+        outcome = outcomes[len(times) - 1]
+        if isinstance(outcome, OSError):
+            raise outcome
+        assert outcome is None or isinstance(outcome, Requeue)
+        return outcome
+
+    controller = Controller("requeue", reconcile, backoff=Backoff(1.0, 900.0))
+    async with running(controller):
+        controller.queue.add(A)
+        await asyncio.sleep(600)
+    assert times == [0.0, 1.0, 3.0, 13.0, 14.0, 14.0, 14.0]
+    results = {
+        result: sample("controller_runtime_reconcile_total", controller="requeue", result=result)
+        for result in ("success", "error", "requeue", "requeue_after")
+    }
+    assert results == {"success": 1, "error": 3, "requeue": 2, "requeue_after": 1}
+
+
+@pytest.mark.parametrize("after", [float("inf"), float("nan")])
+def test_a_requeue_at_no_time_is_refused(after: float) -> None:
+    """A requeue that would never come is an error where it is made."""
+    with pytest.raises(ValueError, match=r"Requeue\.after must be a finite number"):
+        Requeue(after)
+
+
+@virtual_time
+async def test_an_event_does_not_cancel_a_requeue() -> None:
+    """A reconcile caused by an event in between leaves the promised one in place."""
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> Requeue | None:
+        times.append(now())
+        return Requeue(60.0) if len(times) == 1 else None
+
+    controller = Controller("promise", reconcile)
+    async with running(controller):
+        controller.queue.add(A)
+        await asyncio.sleep(10)
+        controller.queue.add(A)
+        await asyncio.sleep(600)
+    assert times == [0.0, 10.0, 60.0]
+
+
+class Oddity(BaseException):
+    """An exception outside the usual tree."""
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("x"), RecursionError(), GeneratorExit(), Oddity("x"), ExceptionGroup("g", [KeyError("x")])],
+    ids=lambda error: type(error).__name__,
+)
+def test_any_exception_stays_with_its_key(error: BaseException) -> None:
+    """Whatever a reconcile raises, other keys go on and the key itself is retried."""
+
+    @virtual_time
+    async def scenario() -> None:
+        failed = 0
+        fine: list[float] = []
+
+        async def reconcile(key: Key) -> None:
+            nonlocal failed
+            if key == B:
+                fine.append(now())
+            elif failed < 3:
+                failed += 1
+                raise error
+
+        controller = Controller(f"isolation-{type(error).__name__}", reconcile)
+        async with running(controller):
+            controller.queue.add(A)
+            controller.queue.add(B)
+            await asyncio.sleep(10)
+            assert controller.queue.retries(A) == 0
+        assert (failed, len(fine)) == (3, 1)
+        assert sample("controller_runtime_reconcile_panics_total", controller=controller.name) == 3
+
+    scenario()
+
+
+def test_an_exit_is_an_exit() -> None:
+    """SystemExit from a reconcile ends the program; it is neither an error to log nor one to retry."""
+    attempts = 0
+
+    async def reconcile(_: Key) -> None:
+        nonlocal attempts
+        attempts += 1
+        raise SystemExit(3)
+
+    async def scenario() -> None:
+        controller = Controller("exit", reconcile)
+        controller.queue.add(A)
+        await controller.run()
+
+    with capture_logs() as lines, pytest.raises(SystemExit):
+        run_virtual(scenario())
+    assert (attempts, lines) == (1, [])
+
+
+@virtual_time
+async def test_a_cancellation_from_within_is_a_failure() -> None:
+    """A reconcile that awaits a cancelled task ends its key's attempt, not its worker."""
+    attempts = 0
+
+    async def reconcile(_: Key) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            inner = asyncio.create_task(asyncio.sleep(60))
+            inner.cancel()
+            await inner
+
+    controller = Controller("inner-cancel", reconcile)
+    with capture_logs() as lines:
+        async with running(controller):
+            controller.queue.add(A)
+            await asyncio.sleep(10)
+    assert attempts == 2
+    assert "cancelled from within" in lines[0]["error"]
+
+
+@virtual_time
+async def test_a_wrong_result_is_a_failure() -> None:
+    """A reconciler that returns anything but None or Requeue is told so, and its key is not dropped."""
+    attempts = 0
+
+    async def reconcile(_: Key) -> Any:
+        nonlocal attempts
+        attempts += 1
+        return 30 if attempts == 1 else None
+
+    controller = Controller("wrong-result", reconcile)
+    with capture_logs() as lines:
+        async with running(controller):
+            controller.queue.add(A)
+            await asyncio.sleep(10)
+    assert attempts == 2
+    assert lines[0]["error"] == "TypeError: a reconciler must return None or Requeue, not int"
+
+
+@virtual_time
+async def test_fenced_keys_are_retried_quietly() -> None:
+    """After the first line about the fence there are no more, until something succeeds; nothing is lost."""
+    fenced = True
+    done: set[Key] = set()
+
+    async def reconcile(key: Key) -> None:
+        if fenced:
+            raise FencedError("not leading")
+        done.add(key)
+
+    keys = {Key("ns", str(number)) for number in range(20)}
+    controller = Controller("fenced", reconcile)
+    with capture_logs() as lines:
+        async with running(controller):
+            for key in keys:
+                controller.queue.add(key)
+            await asyncio.sleep(60)
+            assert [line["event"] for line in lines] == ["reconcile failed"]
+            assert sample("controller_runtime_reconcile_errors_total", controller="fenced") > 100
+            fenced = False
+            await asyncio.sleep(2000)
+            assert done == keys
+            fenced = True
+            controller.queue.add(A)
+            await asyncio.sleep(60)
+    assert [line["wanted"] for line in lines][1:] == ["reconcile fenced ns/a"]
+
+
+@virtual_time
+async def test_a_mapper_or_predicate_that_fails_harms_nobody_else() -> None:
+    """A predicate that fails lets the change through; a mapper that fails costs its own event only."""
+    things = Things()
+    seen: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        seen.append(key)
+
+    def broken_predicate(change: Change[Thing]) -> bool:
+        raise ValueError(change.key)
+
+    def broken_mapper(change: Change[Thing]) -> list[Key]:
+        if change.key == A:
+            raise ValueError("cannot map")
+        return [change.key]
+
+    controller = Controller("mapping", reconcile)
+    controller.watch(things, broken_mapper).watch(things, enqueue_self, broken_predicate)
+    with capture_logs() as lines:
+        async with running(controller):
+            things.put(thing("a"))
+            things.put(thing("b"))
+            await asyncio.sleep(1)
+    assert sorted(seen) == [A, B]
+    assert [(line["event"].split(";")[0], line["object"]) for line in lines] == [
+        ("an event could not be mapped to keys", "ns/a"),
+        ("a predicate failed", "ns/a"),
+        ("a predicate failed", "ns/b"),
+    ]
+
+
+@virtual_time
+async def test_a_predicate_filters_changes() -> None:
+    """A change that the predicate refuses does not reach the queue."""
+    things = Things()
+    seen: list[Key] = []
+
+    async def reconcile(key: Key) -> None:
+        seen.append(key)
+
+    controller = Controller("filter", reconcile).watch(things, predicate=lambda change: change.key == B)
+    async with running(controller):
+        things.put(thing("a"))
+        things.put(thing("b"))
+        await asyncio.sleep(1)
+    assert seen == [B]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"workers": 0}, "workers of controller x must be at least 1"),
+        ({"deadline": float("inf")}, "deadline of controller x must be"),
+        ({"stuck_after": 0.0}, "stuck_after of controller x must be"),
+    ],
+)
+def test_bad_settings_are_refused(arguments: dict[str, Any], message: str) -> None:
+    """A setting without sense is an error that names it and the controller."""
+
+    async def reconcile(_: Key) -> None: ...
+
+    with pytest.raises(ValueError, match=message):
+        Controller("x", reconcile, **arguments)
