@@ -1,0 +1,153 @@
+"""The operator as a process: built from its options, started, stopped by a signal.
+
+Before anything runs, the process asks the API server for its version: a wrong kubeconfig, an unreachable
+server or refused credentials end it with one line instead of a retry loop that nobody reads. From then on
+nothing of that kind ends it any more. Missing CRDs do not either: `/readyz` names them, the log says how to
+install them, and the process becomes ready when they appear.
+
+It exits with 0 after SIGTERM or SIGINT, having released its lease, and with 1 when it cannot start or has
+lost the lease. A second signal ends it at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import structlog
+
+import slurm_operator
+from slurm_operator import api
+from slurm_operator.kube import log
+from slurm_operator.kube.authz import Authorizer
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import load_config
+from slurm_operator.kube.errors import KubeError, NotFound
+from slurm_operator.kube.health import HealthServer, MetricsServer
+from slurm_operator.kube.lease import LeaderElector
+from slurm_operator.kube.manager import LeaseLost, Manager
+from slurm_operator.kube.metrics import observe_request
+from slurm_operator.kube.pprof import ProfileServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from slurm_operator.flags import ManagerOptions
+    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.controller import Controller
+    from slurm_operator.kube.informer import Informer
+
+_log = structlog.get_logger(__name__)
+
+# Every controller of the operator, in the order in which they start. A builder takes its informers from the
+# manager and its number of workers from the options.
+CONTROLLERS: tuple[Callable[[Manager, Client, ManagerOptions], Controller], ...] = ()
+
+# Long enough for a server that is just restarting, short enough for a person who waits.
+_GREETING_SECONDS = 10.0
+_CRD_CHECK_SECONDS = 1.0
+_INSTALL_CRDS = "slurm-operator crds | kubectl apply --server-side -f -"
+# Reconciles make plenty of short-lived objects and hardly any cycles: CPython's default of 700 collects for
+# nothing, over and over.
+_GC_THRESHOLDS = (20_000, 20, 50)
+
+
+def run_manager(options: ManagerOptions) -> int:
+    """Run the operator until a signal; return the exit code."""
+    log.configure(options.log)
+    gc.set_threshold(*_GC_THRESHOLDS)
+    try:
+        config = load_config(options.kubeconfig)
+        asyncio.run(_manage(options, config))
+    except (KubeError, OSError) as error:
+        _complain(error)
+        return 1
+    return 0
+
+
+async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    elector = None
+    if options.leader_elect:
+        elector = LeaderElector(config, namespace=options.leader_elect_namespace or config.namespace)
+    fence = elector.fence if elector else None
+    async with Client(config, fence=fence, observe=observe_request) as client:
+        await _greet(client, config)
+        health = HealthServer(options.health)
+        metrics = MetricsServer(options.metrics, Authorizer(client) if options.metrics_secure else None)
+        manager = Manager(
+            client, namespaces=options.namespaces, elector=elector, health=health, metrics=metrics
+        )
+        informers = [manager.informer(kind) for kind in api.KINDS]
+        health.add_check("crds", lambda: _explain(missing_crds(informers)))
+        manager.add_runnable(lambda: _report_missing_crds(informers), name="CRD check")
+        for build in CONTROLLERS:
+            manager.add(build(manager, client, options))
+        profile = ProfileServer(options.profile)
+        await profile.start()
+        try:
+            await manager.run(stop)
+        except LeaseLost as error:
+            _exit_at_once(error)
+        finally:
+            await profile.close()
+
+
+def _exit_at_once(error: LeaseLost) -> NoReturn:
+    """End the process here: an orderly end would wait for a task that ignores its cancellation."""
+    _complain(error)
+    os._exit(1)
+
+
+def _complain(error: Exception) -> None:
+    sys.stderr.write(f"slurm-operator manager: {log.scrub(str(error))}\n")
+    sys.stderr.flush()
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    def caught(number: int) -> None:
+        if stop.is_set():
+            os._exit(1)
+        _log.info("signal received", signal=signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, caught, number)
+
+
+async def _greet(client: Client, config: ClientConfig) -> None:
+    """Make sure that the API server answers us; say what we are in the first line of the log."""
+    try:
+        await client.raw("GET", "/version", timeout=_GREETING_SECONDS)
+    except KubeError as error:
+        raise KubeError(f"cannot work with the API server {config.server}: {error}") from error
+    _log.info("starting", version=slurm_operator.__version__, server=config.server)
+
+
+def missing_crds(informers: Iterable[Informer[Any]]) -> list[str]:
+    """Return the names of the CustomResourceDefinitions that the API server does not serve."""
+    return [
+        f"{informer.kind.RESOURCE.plural}.{informer.kind.RESOURCE.group}"
+        for informer in informers
+        if isinstance(informer.last_error, NotFound)
+    ]
+
+
+def _explain(missing: list[str]) -> str | None:
+    return f"not installed: {', '.join(missing)}; run: {_INSTALL_CRDS}" if missing else None
+
+
+async def _report_missing_crds(informers: list[Informer[Any]]) -> None:
+    """Log each missing CRD once, until all caches are filled."""
+    said: set[str] = set()
+    while not all(informer.synced for informer in informers):
+        missing = missing_crds(informers)
+        if not said.issuperset(missing):
+            _log.error("CustomResourceDefinitions are not installed", missing=missing, run=_INSTALL_CRDS)
+            said.update(missing)
+        await asyncio.sleep(_CRD_CHECK_SECONDS)
