@@ -12,7 +12,6 @@ lost the lease. A second signal ends it at once.
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -22,7 +21,7 @@ import structlog
 
 import slurm_operator
 from slurm_operator import api
-from slurm_operator.kube import log
+from slurm_operator.kube import collector, log
 from slurm_operator.kube.authz import Authorizer
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
@@ -51,15 +50,12 @@ CONTROLLERS: tuple[Callable[[Manager, Client, ManagerOptions], Controller], ...]
 _GREETING_SECONDS = 10.0
 _CRD_CHECK_SECONDS = 1.0
 _INSTALL_CRDS = "slurm-operator crds | kubectl apply --server-side -f -"
-# Reconciles make plenty of short-lived objects and hardly any cycles: CPython's default of 700 collects for
-# nothing, over and over.
-_GC_THRESHOLDS = (20_000, 20, 50)
 
 
 def run_manager(options: ManagerOptions) -> int:
     """Run the operator until a signal; return the exit code."""
     log.configure(options.log)
-    gc.set_threshold(*_GC_THRESHOLDS)
+    collector.relax()
     try:
         config = load_config(options.kubeconfig)
         asyncio.run(_manage(options, config))

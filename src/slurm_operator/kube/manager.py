@@ -17,7 +17,6 @@ again: its store stays readable.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
 
+from slurm_operator.kube import collector
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.failures import describe
 from slurm_operator.kube.informer import Informer
@@ -223,9 +223,7 @@ class Manager:
         for informer in self._informers.values():
             self._start_informer(informer, tasks)
         await self._wait_for_caches()
-        # What the caches hold lives as long as the process: the collector need not look at it every time.
-        gc.collect()
-        gc.freeze()
+        collector.settle()
 
         if self._elector is not None:
             log.info("waiting for the lease")

@@ -197,7 +197,8 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._adds_counted = 0
         labels = {"name": name, "controller": name}
-        self._depth = metrics.WORKQUEUE_DEPTH.labels(**labels)
+        # Adding a key is the hot end of every watch event; the depth is read off when somebody asks for it.
+        metrics.WORKQUEUE_DEPTH.labels(**labels).set_function(lambda: len(self.core))
         self._adds = metrics.WORKQUEUE_ADDS.labels(**labels)
         self._queue_duration = metrics.WORKQUEUE_QUEUE_DURATION.labels(**labels)
         self._work_duration = metrics.WORKQUEUE_WORK_DURATION.labels(**labels)
@@ -293,7 +294,7 @@ class WorkQueue(Generic[K]):
             raise
 
     def _update(self, now: float) -> None:
-        """Wake workers for what is ready, set the timer for what is not, and publish both."""
+        """Wake workers for what is ready and set the timer for what is not."""
         self._arm(self.core.next_due(now))
         wanted = len(self._waiters) if self.core.finished else len(self.core)
         while wanted and self._waiters:
@@ -301,7 +302,6 @@ class WorkQueue(Generic[K]):
             if not waiter.done():  # it is when its worker has been cancelled and did not have its turn yet
                 waiter.set_result(None)
                 wanted -= 1
-        self._depth.set(len(self.core))
         if self.core.accepted != self._adds_counted:
             self._adds.inc(self.core.accepted - self._adds_counted)
             self._adds_counted = self.core.accepted
