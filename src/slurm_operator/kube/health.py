@@ -37,13 +37,13 @@ _log = structlog.get_logger(__name__)
 _CHECK_SECONDS = 1.0
 
 
-class HealthServer:
+class HealthServer(HttpServer):
     """Serves `/healthz` and `/readyz`; a check returns None when all is well, else the reason why not."""
 
     def __init__(self, address: Address | None) -> None:
         self._ready: dict[str, Check] = {}
         self._alive: dict[str, Check] = {}
-        self._server = HttpServer("health", address, [("/healthz", self._healthz), ("/readyz", self._readyz)])
+        super().__init__("health", address, [("/healthz", self._healthz), ("/readyz", self._readyz)])
 
     def add_check(self, name: str, check: Check) -> None:
         """Make readiness depend on a check."""
@@ -53,19 +53,6 @@ class HealthServer:
         """Make liveness depend on a check: failing it gets the process restarted."""
         self._alive[name] = check
 
-    @property
-    def port(self) -> int | None:
-        """Return the port that is really open."""
-        return self._server.port
-
-    async def start(self) -> None:
-        """Listen."""
-        await self._server.start()
-
-    async def close(self) -> None:
-        """Stop listening."""
-        await self._server.close()
-
     async def _healthz(self, request: web.Request) -> web.Response:
         return await _answer(request, self._alive, "healthz")
 
@@ -73,26 +60,13 @@ class HealthServer:
         return await _answer(request, self._ready, "readyz")
 
 
-class MetricsServer:
+class MetricsServer(HttpServer):
     """Serves `/metrics`; with an authorizer over TLS, and only to those it allows."""
 
     def __init__(self, address: Address | None, authorizer: Authorizer | None = None) -> None:
         self._authorizer = authorizer
         tls = self_signed_context if authorizer else None
-        self._server = HttpServer("metrics", address, [("/metrics", self._metrics)], tls=tls)
-
-    @property
-    def port(self) -> int | None:
-        """Return the port that is really open."""
-        return self._server.port
-
-    async def start(self) -> None:
-        """Listen."""
-        await self._server.start()
-
-    async def close(self) -> None:
-        """Stop listening."""
-        await self._server.close()
+        super().__init__("metrics", address, [("/metrics", self._metrics)], tls=tls)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._authorizer is not None and (refusal := await self._refuse(self._authorizer, request)):

@@ -48,7 +48,7 @@ _INDEX = """\
 """
 
 
-class ProfileServer:
+class ProfileServer(HttpServer):
     """Serves `/debug/pprof/`."""
 
     def __init__(self, address: Address | None) -> None:
@@ -59,20 +59,7 @@ class ProfileServer:
             ("/debug/pprof/goroutine", _tasks),
             ("/debug/pprof/heap", _heap),
         ]
-        self._server = HttpServer("profile", address, routes)
-
-    @property
-    def port(self) -> int | None:
-        """Return the port that is really open."""
-        return self._server.port
-
-    async def start(self) -> None:
-        """Listen."""
-        await self._server.start()
-
-    async def close(self) -> None:
-        """Stop listening."""
-        await self._server.close()
+        super().__init__("profile", address, routes)
 
 
 async def _index(_request: web.Request) -> web.Response:
