@@ -10,11 +10,11 @@ from slurm_operator.api import wellknown
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
+    IMMUTABLE_JWT_KEY,
     READY,
     REASON,
     REQUIRED,
     Definition,
-    Immutable,
     Int64,
     KeyedList,
 )
@@ -71,11 +71,11 @@ class AccountingSpec(Part, frozen=True):
     """The Secret key that holds `slurm.key`, the same as in the Controllers that record their jobs here.
     Required unless `external` is true."""
 
-    jwt_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The Secret key that signs JSON web tokens, the same as in the Controllers. Required unless
     `external` is true."""
 
-    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The older name of `jwtKeyRef`; used only while that one is unset."""
 
     jwks_key_ref: ConfigMapKeySelector | None = None

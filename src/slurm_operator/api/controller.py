@@ -10,6 +10,7 @@ from slurm_operator.api import wellknown
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
+    IMMUTABLE_JWT_KEY,
     NULLABLE,
     READY,
     REASON,
@@ -104,7 +105,7 @@ class Metrics(Part, frozen=True):
     """Slurm's own metrics: jobs, nodes, partitions and scheduler, in the format of Prometheus."""
 
     enabled: Annotated[bool, DEFAULTED] = False
-    """Whether slurmctld serves metrics, on its own port, to anyone who can reach it."""
+    """Whether slurmctld serves metrics, under `/metrics` on its own port 6817, to anyone who can reach it."""
 
     service_monitor: Annotated[ServiceMonitor | None, NULLABLE] = None
 
@@ -132,13 +133,15 @@ class ControllerSpec(Part, frozen=True):
         Immutable("slurm_key_name", note="Another Secret cannot be named after creation; another key can."),
     ] = None
     """The Secret key that holds `slurm.key`, with which all daemons of the cluster prove who they are to
-    each other. Required unless `external` is true."""
+    each other. Required unless `external` is true. Name it then, too: the workers, login pods and slurmrestd
+    that run here join the external cluster with that cluster's own key."""
 
-    jwt_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The Secret key that signs JSON web tokens, with which users and this operator talk to slurmrestd.
-    Required unless `external` is true."""
+    Required unless `external` is true. Name it then, too, with the key of the external cluster: the operator
+    signs its own tokens with it, unless a Cluster object supplies one."""
 
-    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The older name of `jwtKeyRef`; used only while that one is unset."""
 
     jwks_key_ref: ConfigMapKeySelector | None = None
@@ -151,7 +154,8 @@ class ControllerSpec(Part, frozen=True):
 
     external: Annotated[bool, DEFAULTED] = False
     """Whether slurmctld is run by somebody else, say on a machine outside Kubernetes. The operator then
-    only connects workers, login pods and slurmrestd to it; it makes no pod and no volume for it."""
+    only connects workers, login pods and slurmrestd to it; it makes no pod and no volume for it. These
+    pods still need the keys of that cluster, in `slurmKeyRef` and `jwtKeyRef`."""
 
     external_config: ExternalConfig | None = None
     """Where the external slurmctld listens. Required when `external` is true."""

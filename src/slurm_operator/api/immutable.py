@@ -1,7 +1,8 @@
 """Finds what an update of an object may not change.
 
-The markers stand beside the fields; this walks one object and collects the values they speak of. Comparing
-the collections of an old and a new object is all that an admission webhook has to do.
+The markers stand beside the fields; this walks one object and collects the values they speak of, in the
+form in which only their meaning counts: `1Gi` and `1024Mi` are equal, as are an empty list and none.
+Comparing the collections of an old and a new object is all that an admission webhook has to do.
 """
 
 from __future__ import annotations
@@ -12,11 +13,15 @@ import msgspec
 
 from slurm_operator.api.markers import Immutable
 from slurm_operator.kube.meta import Part
+from slurm_operator.kube.semantics import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from slurm_operator.api.shared import Kind
+
+# Fields of a claim in which Go takes an empty string for an absent one.
+_ZERO_FIELDS = frozenset({"volumeName"})
 
 
 def immutable_values(item: Kind) -> dict[str, Any]:
@@ -28,8 +33,13 @@ def immutable_values(item: Kind) -> dict[str, Any]:
             continue  # the second spelling of the same value
         if marker.value:
             seen.add(marker.value)
-        values[path] = getattr(item, marker.value) if marker.value else own
+        values[path] = getattr(item, marker.value) if marker.value else _meaning(own)
     return values
+
+
+def _meaning(own: Any) -> Any:
+    """Return a field's value in canonical form: None for everything that says the same as an absent field."""
+    return canonical({"own": own}, zero_fields=_ZERO_FIELDS).get("own")
 
 
 def _marked(part: Part, path: str) -> Iterator[tuple[str, Immutable, Any]]:

@@ -119,6 +119,13 @@ class Immutable:
     note: str = "It cannot be changed after creation."
 
 
+IMMUTABLE_JWT_KEY = Immutable(
+    "jwt_key",
+    note="The key that is in use cannot be changed after creation. Moving the same selector from "
+    "jwtHs256KeyRef to jwtKeyRef is no change.",
+)
+
+
 @dataclass(frozen=True)
 class Column:
     """One column of `kubectl get`; priority 1 shows it only with `-o wide`."""

@@ -124,7 +124,7 @@ class NodeSetSpec(Part, frozen=True):
 
     slurmd: Container = msgspec.field(default_factory=dict)
     """The slurmd container, in which jobs run; see `kubectl explain pod.spec.containers`. Set at least the
-    image, and resource limits from which Slurm learns the size of the node:
+    image and the limits:
 
       image: ghcr.io/slinkyproject/slurmd:26.05-ubuntu26.04
       resources:
@@ -132,6 +132,9 @@ class NodeSetSpec(Part, frozen=True):
           cpu: "64"
           memory: 512Gi
           nvidia.com/gpu: "8"
+
+    Slurm learns the CPUs and the memory of the node from the limits. GPUs it does not: also name them in
+    `extraConf` (`Gres=gpu:8`), and say in a `gres.conf` (the Controller's `configFileRefs`) how to find them.
 
     Arguments are added to the operator's own; everything else you set wins over what the operator would
     set."""
@@ -182,7 +185,9 @@ class NodeSetSpec(Part, frozen=True):
 
     ordinal_padding: Annotated[int, minimum(0), DEFAULTED] = 0
     """The number of digits of a worker's number: with 3, workers are called `<name>-000`, `<name>-001`
-    …, which sort and fold well in Slurm's tools. A change renames, and so replaces, all workers."""
+    …, which sort and fold well in Slurm's tools. A change renames, and so replaces, all workers. It renames
+    their volume claims, too: the workers come back with empty volumes, and the data stay behind in the claims
+    of the old names, as far as the retention policy keeps these."""
 
     pin_to_node: Annotated[bool, DEFAULTED] = False
     """Whether a worker that is replaced returns to the Kubernetes node it was on, as long as that still
@@ -260,8 +265,8 @@ class NodeSetStatus(Part, frozen=True):
 class NodeSet(Kind, frozen=True):
     """Workers of one shape: each pod runs slurmd and is one node of a Slurm cluster.
 
-    The operator keeps the right number of them running, drains a node in Slurm before its pod goes away,
-    and never removes a pod on which a job runs.
+    The operator keeps the right number of them running. When it scales in or updates, it drains a node in
+    Slurm first, and never removes a pod while a job runs on it.
     """
 
     RESOURCE: ClassVar[Resource] = Resource(wellknown.GROUP, wellknown.VERSION, "nodesets", "NodeSet")

@@ -133,7 +133,8 @@ class PersistentVolumeClaimSpec(Part, frozen=True):
 class Persistence(PersistentVolumeClaimSpec, frozen=True):
     """Where slurmctld keeps the state of jobs, nodes and reservations between restarts.
 
-    With it switched off, the state lives in the pod and every restart of slurmctld forgets all jobs: for
+    With it switched off, the state lives in the pod: it survives a restart of the container, and is lost with
+    all jobs when the pod is replaced, be it for a new image, a changed configuration or a drained node. For
     experiments only. Otherwise either name a claim that exists (`existingClaim`) or describe the one to
     make:
 

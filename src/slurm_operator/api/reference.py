@@ -17,6 +17,7 @@ import msgspec
 
 from slurm_operator.api import KINDS, Kind
 from slurm_operator.api.descriptions import struct_description
+from slurm_operator.api.persistence import Quantity
 from slurm_operator.api.schema import crd, struct_schema, unwrap
 from slurm_operator.kube.meta import ObjectMeta, Part
 
@@ -107,7 +108,9 @@ def _type_name(hint: Any, about: dict[str, Any]) -> str:
     elif "x-kubernetes-int-or-string" in about:
         name = "integer or string"
     elif "additionalProperties" in about:
-        name = "map of strings"
+        value = get_args(unwrap(hint)[1])[1]
+        plain = f"{_type_name(value, about['additionalProperties'])}s"
+        name = f"map of {'quantities' if value == Quantity else plain}"
     else:
         name = about.get("items", about)["type"]
     return f"list of {name}" if about.get("type") == "array" else name

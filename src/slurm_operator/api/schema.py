@@ -21,7 +21,7 @@ import msgspec
 import yaml
 
 from slurm_operator.api import KINDS, Kind, wellknown
-from slurm_operator.api.descriptions import field_descriptions, struct_description
+from slurm_operator.api.descriptions import field_descriptions, reflow, struct_description
 from slurm_operator.api.markers import DEFAULTED, REQUIRED, Immutable, KeyedList, Keyword, Rule
 from slurm_operator.kube.meta import Part
 
@@ -116,7 +116,7 @@ def _property(field: msgspec.structs.FieldInfo, markers: list[Any], description:
     default = msgspec.to_builtins(field.default) if DEFAULTED in markers else None
     if default not in (None, ""):
         paragraphs.append(f"Default: {_spell(default)}.")
-    paragraphs += [marker.note for marker in markers if isinstance(marker, Immutable)]
+    paragraphs += [reflow(marker.note) for marker in markers if isinstance(marker, Immutable)]
     described: Schema = {"description": "\n\n".join(paragraphs)}
     if default is not None:
         described["default"] = default

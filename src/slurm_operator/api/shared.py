@@ -184,8 +184,9 @@ class ServiceSpec(Part, frozen=True):
 
       type: LoadBalancer
 
-    Ports listed here are added to the daemon's own. The selector is the operator's, and `externalIPs` is
-    always dropped: it would let anyone who may edit this object capture the traffic of others."""
+    Ports listed here are added to the daemon's own. To a selector given here the operator adds its own
+    labels, which win, so that it can only narrow down which of the daemon's pods are reached. `externalIPs`
+    is always dropped: it would let anyone who may edit this object capture the traffic of others."""
 
     port: int = 0
     """The port that clients connect to. The daemon's usual port when unset."""

@@ -9,12 +9,12 @@ from slurm_operator.api import duration, wellknown
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
+    IMMUTABLE_JWT_KEY,
     READY,
     REASON,
     REQUIRED,
     Column,
     Definition,
-    Immutable,
     Int64,
     KeyedList,
     Rule,
@@ -40,10 +40,10 @@ class TokenSpec(Part, frozen=True):
         ),
     )
 
-    jwt_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The Secret key that signs the token; the same as in the Controller that is to accept it."""
 
-    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, Immutable("jwt_key")] = None
+    jwt_hs256_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The older name of `jwtKeyRef`; used only while that one is unset."""
 
     username: Annotated[str, REQUIRED] = ""

@@ -44,6 +44,10 @@ ANNOTATION_NODE_FEATURES: Final = f"{FEATURES_PREFIX}spec"
 # Written on nodes by people or by a cloud provider's tooling; copied to each worker pod that lands there.
 ANNOTATION_TOPOLOGY: Final = f"{TOPOLOGY_PREFIX}spec"
 
+# -------------------------------------------------------------------------------- annotations on revisions
+# A digest of the data that a ControllerRevision of the Go operator stands for besides its own.
+ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
+
 # ------------------------------------------------------------------------------------ annotations on kinds
 # On a Controller: the Cluster whose slurmrestd and token are used instead of a RestApi of our own.
 ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"

@@ -12,10 +12,15 @@ told apart by their resourceVersion. A cache that has not caught up with our own
 its older resourceVersion; its next event brings the key back.
 
 Objects made by the Go operator have another owner of their fields: it wrote with plain updates under the name
-`manager`. Whatever it set would stay for ever, since a field goes only when its last owner drops it. The
-answer to the first apply shows such owners; their entries in `metadata.managedFields` are then handed over to
-this operator in one patch guarded by the resourceVersion, and a second apply drops what is not wanted. Many
-programs are called `manager`; only the one that set the owner reference is believed to have made the object.
+`manager`, and whatever it set would stay for ever. The answer to the first apply shows such owners. Their
+fields are then handed to a caretaker (`managedfields`) in one patch guarded by the resourceVersion, and an
+empty apply of the caretaker drops what is not wanted. If the server refuses that, because a field cannot be
+changed, the field stays, a warning says so, and everything else is applied as ever. A crash between any two
+steps is harmless: the next first apply finds the caretaker and finishes.
+
+Some of those objects have another controller too, and an object can have only one. The caller names the UIDs
+of such `former_owners`; their references are removed before the first apply. The content of an immutable
+Secret or ConfigMap can never be changed, but its owner can: there the references are replaced in one patch.
 """
 
 from __future__ import annotations
@@ -32,12 +37,13 @@ import structlog
 
 from slurm_operator.kube import metrics
 from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.errors import Conflict, NotFound
-from slurm_operator.kube.managedfields import FieldsEntry, hand_over
+from slurm_operator.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
+from slurm_operator.kube.managedfields import FieldsEntry, hand_over, has_applied
 from slurm_operator.kube.meta import Key, Object, ObjectMeta
+from slurm_operator.kube.models import Secret
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from slurm_operator.kube.client import Client
 
@@ -76,7 +82,7 @@ class Applied(Generic[T]):
 
     @property
     def held(self) -> bool:
-        """Tell whether the desired state could not be applied at all."""
+        """Tell whether the desired state could not be applied; at most an owner was replaced."""
         return self.outcome in (Outcome.TERMINATING, Outcome.IMMUTABLE)
 
 
@@ -103,6 +109,7 @@ class Applier:
     ) -> None:
         self._client = client
         self._field_manager = field_manager
+        self._caretaker = f"{field_manager}-takeover"
         self._predecessors = frozenset(predecessors)
         self._max_records = max_records
         self._records: OrderedDict[tuple[str, Key], _Record] = OrderedDict()
@@ -110,9 +117,20 @@ class Applier:
     def __len__(self) -> int:
         return len(self._records)
 
-    async def apply(self, desired: Mapping[str, Any], live: T | None, kind: type[T]) -> Applied[T]:
-        """Make the object what `desired` says, unless it is that already; `live` comes from the cache."""
-        outcome, answer = await self._apply(desired, live, kind)
+    async def apply(
+        self,
+        desired: Mapping[str, Any],
+        live: T | None,
+        kind: type[T],
+        *,
+        former_owners: Collection[str] = (),
+    ) -> Applied[T]:
+        """Make the object what `desired` says, unless it is that already; `live` comes from the cache.
+
+        `former_owners` are UIDs whose owner references the object must lose.
+        """
+        _check(desired, kind)
+        outcome, answer = await self._apply(desired, live, kind, former_owners)
         metrics.APPLY_TOTAL.labels(kind.RESOURCE.kind, outcome.value).inc()
         return Applied(outcome, answer)
 
@@ -135,7 +153,7 @@ class Applier:
             del self._records[slot]
 
     async def _apply(
-        self, desired: Mapping[str, Any], live: T | None, kind: type[T]
+        self, desired: Mapping[str, Any], live: T | None, kind: type[T], former_owners: Collection[str]
     ) -> tuple[Outcome, T | None]:
         if live is not None and live.deleting:
             return Outcome.TERMINATING, live
@@ -145,9 +163,14 @@ class Applier:
         if live is not None and record is not None and _is_current(record, wanted, live):
             self._records.move_to_end((_slot(kind), key))
             return Outcome.UNCHANGED, live
+        foreign = live is not None and not _owner_uids(live).isdisjoint(former_owners)
         if live is not None and getattr(live, "immutable", False):
+            if foreign:
+                live = await self._replace_owners(desired, live, former_owners)
             return Outcome.IMMUTABLE, live
-        if record is None or (live is not None and live.metadata.uid != record.uid):
+        if foreign:
+            await self._leave_owners(kind, key, former_owners)
+        if foreign or record is None or (live is not None and live.metadata.uid != record.uid):
             answer = await self._first_apply(desired, kind)
         else:
             answer = await self._client.apply(kind, desired, field_manager=self._field_manager)
@@ -155,29 +178,64 @@ class Applier:
         return _outcome(live, record, answer), answer
 
     async def _first_apply(self, desired: Mapping[str, Any], kind: type[T]) -> T:
-        """Apply, and where a predecessor made the object, take its fields over and apply once more."""
+        """Apply, and where a predecessor made the object, drop what only the predecessor wanted."""
         managed: T = await self._client.apply(_managed(kind), desired, field_manager=self._field_manager)
-        metadata: Any = managed.metadata
-        entries = hand_over(
-            metadata.managed_fields, self._predecessors, self._field_manager, owners=_owner_uids(desired)
-        )
-        if entries is None:
+        entries = _managed_fields(managed)
+        handed = hand_over(entries, self._predecessors, self._caretaker, owners=_desired_owner_uids(desired))
+        if handed is not None:
+            log.info("taking over the fields of an object", kind=kind.RESOURCE.kind, key=str(managed.key))
+            # A Conflict goes up: the key is retried, and it starts anew because nothing is remembered yet.
+            managed = await self._patch(managed, [_replace("managedFields", handed)])
+        elif not has_applied(entries, self._caretaker):
             return _unmanaged(kind, managed)
-        patch = [
-            {"op": "replace", "path": "/metadata/managedFields", "value": msgspec.to_builtins(entries)},
-            {"op": "replace", "path": "/metadata/resourceVersion", "value": metadata.resource_version},
-        ]
-        log.info("taking over the fields of an object", kind=kind.RESOURCE.kind, key=str(managed.key))
-        # A Conflict goes up: the key is retried, and it starts here again because nothing is remembered yet.
-        await self._client.patch(
-            kind,
-            metadata.name,
-            metadata.namespace,
-            patch,
+        metadata = managed.metadata
+        # The UID keeps this apply from creating an empty object in place of one that was just deleted.
+        nothing = {"metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}}
+        try:
+            return await self._client.apply(kind, nothing, field_manager=self._caretaker)
+        except (BadRequest, Forbidden, Invalid) as error:
+            log.warning(
+                "fields that a former operator set cannot be removed and stay",
+                kind=kind.RESOURCE.kind,
+                key=str(managed.key),
+                error=str(error),
+            )
+            return _unmanaged(kind, managed)
+
+    async def _leave_owners(self, kind: type[Object], key: Key, former: Collection[str]) -> None:
+        """Remove the references to former owners, and hand over the fields of the program that set them."""
+        managed = await self._client.get(_managed(kind), key.name, key.namespace)
+        references = managed.metadata.owner_references
+        kept = [reference for reference in references if reference.uid not in former]
+        if len(kept) == len(references):
+            return
+        operations = [_replace("ownerReferences", kept)]
+        # In the same patch: without the reference, nothing shows any more who made the object.
+        handed = hand_over(_managed_fields(managed), self._predecessors, self._caretaker, owners=former)
+        if handed is not None:
+            operations.append(_replace("managedFields", handed))
+        log.info("replacing the owner of an object", kind=kind.RESOURCE.kind, key=str(key))
+        await self._patch(managed, operations)
+
+    async def _replace_owners(self, desired: Mapping[str, Any], live: T, former: Collection[str]) -> T:
+        """Exchange the references to former owners for the desired ones, and change nothing else."""
+        wanted = _desired_owners(desired)
+        gone = {*former, *_desired_owner_uids(desired)}
+        kept = [reference for reference in live.metadata.owner_references if reference.uid not in gone]
+        log.info("replacing the owner of an object", kind=live.RESOURCE.kind, key=str(live.key))
+        return await self._patch(live, [_replace("ownerReferences", [*kept, *wanted])])
+
+    async def _patch(self, target: T, operations: list[dict[str, Any]]) -> T:
+        """Patch the metadata of an object if it is still the version at hand; else raise Conflict."""
+        guard = _replace("resourceVersion", target.metadata.resource_version)
+        return await self._client.patch(
+            type(target),
+            target.key.name,
+            target.key.namespace,
+            [*operations, guard],
             type=PatchType.JSON,
             field_manager=self._field_manager,
         )
-        return await self._client.apply(kind, desired, field_manager=self._field_manager)
 
     def _remember(self, slot: tuple[str, Key], record: _Record) -> None:
         self._records[slot] = record
@@ -265,9 +323,36 @@ def _key(desired: Mapping[str, Any]) -> Key:
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
 
 
-def _owner_uids(desired: Mapping[str, Any]) -> set[str]:
+def _check(desired: Mapping[str, Any], kind: type[Object]) -> None:
+    if kind.RESOURCE == Secret.RESOURCE and "stringData" in desired:
+        raise ValueError(
+            f"Secret {_key(desired)}: stringData cannot be applied, since a key that is left out of it later "
+            "stays in the Secret for ever; put the values into data, encoded in base64"
+        )
+
+
+def _desired_owners(desired: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     metadata = desired.get("metadata") or {}
-    return {owner.get("uid", "") for owner in metadata.get("ownerReferences") or ()}
+    return metadata.get("ownerReferences") or ()
+
+
+def _desired_owner_uids(desired: Mapping[str, Any]) -> set[str]:
+    return {owner.get("uid", "") for owner in _desired_owners(desired)}
+
+
+def _owner_uids(live: Object) -> set[str]:
+    return {reference.uid for reference in live.metadata.owner_references}
+
+
+def _managed_fields(managed: Object) -> tuple[FieldsEntry, ...]:
+    metadata: Any = managed.metadata
+    fields: tuple[FieldsEntry, ...] = metadata.managed_fields
+    return fields
+
+
+def _replace(field: str, value: object) -> dict[str, Any]:
+    """Return the JSON patch operation that replaces a field of the metadata."""
+    return {"op": "replace", "path": f"/metadata/{field}", "value": msgspec.to_builtins(value)}
 
 
 def _slot(kind: type[Object]) -> str:

@@ -1,9 +1,14 @@
 """Tell users what happened, with Events of events.k8s.io/v1, without ever getting in the way.
 
 `event` may be called from anywhere on the loop: it decides (`eventseries`), queues, and returns; it does not
-block and does not raise. One task, `run`, sends. An API server that is away is retried with a growing pause
-while the bounded queue fills; a namespace that is being deleted, or a missing permission, costs one log line
-and the Events concerned. What is dropped is counted by cause in `slurm_operator_events_dropped_total`.
+block and does not raise. One task, `run`, sends in rounds.
+
+What a failure means is decided by `fate`. When the server is away, overloaded or does not know us, the round
+stops and everything waits for a growing pause while the bounded queue fills. When it fails on one Event (a
+broken webhook in one namespace), only that Event is set aside, for a pause of its own, and the others go on.
+Each Event counts its own tries and is given up after a dozen. A namespace that is being deleted, or a missing
+permission, costs one log line and the Events concerned. What is dropped is counted by cause in
+`slurm_operator_events_dropped_total`.
 
 Notes come from error messages too, so whatever looks like a token or a key is hidden before it leaves the
 process.
@@ -13,10 +18,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import platform
 import time
 from collections import deque
 from datetime import UTC, datetime
+from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
@@ -28,6 +35,7 @@ from slurm_operator.kube.errors import (
     AlreadyExists,
     ApiError,
     ConnectionFailed,
+    CredentialsError,
     DecodeError,
     FencedError,
     KubeError,
@@ -67,7 +75,27 @@ _LONGEST_PAUSE = 30.0
 # Namespaces whose refusal has been logged; beyond this many the memory starts anew.
 _MAX_REFUSALS = 1024
 
-_TRANSIENT = (ConnectionFailed, ServerError, TooManyRequests, Unauthorized)
+_STOPPING = (ConnectionFailed, CredentialsError, TooManyRequests, Unauthorized)
+
+
+class Fate(Enum):
+    """What becomes of an Event that could not be written."""
+
+    STOP = auto()
+    """No other would fare better: nothing more is sent for a while."""
+    LATER = auto()
+    """It is tried again later; the others go on."""
+    REFUSED = auto()
+    """The server will not have it."""
+    EXHAUSTED = auto()
+    """It has been tried often enough."""
+
+
+@dataclasses.dataclass
+class _Waiting:
+    create: Create
+    tries: int = 0
+    retry_at: float = 0.0
 
 
 class EventRecorder:
@@ -89,10 +117,11 @@ class EventRecorder:
         self._max_queue = max_queue
         self._correlator = correlator or EventCorrelator()
         self._clock = clock
-        self._queue: deque[Create] = deque()
+        self._queue: deque[_Waiting] = deque()
+        self._aside: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._tries = 0
+        self._stops = 0
         self._refusals: set[tuple[str, str]] = set()
 
     def event(
@@ -128,8 +157,10 @@ class EventRecorder:
             if pause is not None:
                 await asyncio.sleep(pause)
                 continue
-            due = self._correlator.next_due()
-            delay = None if due is None else max(0.0, due - self._clock())
+            due = [waiting.retry_at for waiting in self._aside]
+            if (patch_at := self._correlator.next_due()) is not None:
+                due.append(patch_at)
+            delay = max(0.0, min(due) - self._clock()) if due else None
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(delay):
                     await self._wake.wait()
@@ -139,7 +170,7 @@ class EventRecorder:
         """Send everything that waits, within `deadline` seconds; tell whether it all got through."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline):
-                return await self._send(everything=True) is None
+                return await self._send(everything=True) is None and self._all_sent()
         return False
 
     def _accept(self, occurrence: Occurrence) -> None:
@@ -147,93 +178,134 @@ class EventRecorder:
             raise ValueError("the object an event is about must have a name")
         decision = self._correlator.offer(occurrence, self._clock())
         match decision:
-            case Create() if len(self._queue) >= self._max_queue:
-                self._correlator.lost(decision)
-                _dropped("queue_full")
             case Create():
-                self._queue.append(decision)
+                self._enqueue(decision)
                 self._wake.set()
             case Counted(first=True):
                 self._wake.set()
             case Drop(reason=cause):
                 _dropped(cause)
 
+    def _enqueue(self, create: Create) -> None:
+        if len(self._queue) + len(self._aside) < self._max_queue:
+            self._queue.append(_Waiting(create))
+            return
+        _dropped("queue_full")
+        if self._aside:
+            # What keeps failing must not keep out what was never tried.
+            self._correlator.lost(self._aside.popleft().create)
+            self._queue.append(_Waiting(create))
+        else:
+            self._correlator.lost(create)
+
+    def _all_sent(self) -> bool:
+        return not self._queue and not self._aside and self._correlator.next_due() is None
+
     async def _send(self, *, everything: bool = False) -> float | None:
-        """Send what is due; return the pause to make when the server cannot be reached."""
+        """Try once what is due; return the pause to make when the server cannot be reached."""
         async with self._sending:
+            now = self._clock()
+            aside, self._aside = self._aside, deque()
+            for waiting in aside:
+                again = everything or waiting.retry_at <= now
+                (self._queue if again else self._aside).append(waiting)
+            unsent: list[tuple[Patch, float]] = []
             try:
-                while True:
-                    while self._queue:
-                        await self._create(self._queue[0])
-                        self._queue.popleft()
-                        self._tries = 0
-                    patches = self._correlator.due(self._clock(), everything=everything)
-                    if not patches and not self._queue:
-                        return None
-                    await self._patch_all(patches)
-                    self._tries = 0
-            except _TRANSIENT as error:
-                return self._failed(error)
+                await self._round(unsent, everything=everything)
+            except KubeError as error:
+                return self._pause(error)
+            finally:
+                # Not before the round is over, in which each is tried once.
+                for patch, due in unsent:
+                    self._correlator.unsent(patch, due)
+            return None
+
+    async def _round(self, unsent: list[tuple[Patch, float]], *, everything: bool) -> None:
+        while True:
+            await self._create_all()
+            patches = deque(self._correlator.due(self._clock(), everything=everything))
+            if not patches and not self._queue:
+                return
+            try:
+                while patches:
+                    if not await self._patch(patches[0]):
+                        unsent.append((patches[0], self._clock() + _LONGEST_PAUSE))
+                    patches.popleft()
+                    # A new Event is news, a patch only a number.
+                    await self._create_all()
+            finally:
+                unsent += [(patch, self._clock()) for patch in patches]
+
+    async def _create_all(self) -> None:
+        while self._queue:
+            # It stays in the queue meanwhile: a cancelled request loses nothing.
+            waiting = self._queue[0]
+            try:
+                await self._create(waiting.create)
+            except KubeError as error:
+                self._queue.popleft()
+                self._put_off(waiting, error)
+                if fate(error) is Fate.STOP:
+                    raise
+            else:
+                self._queue.popleft()
+
+    def _put_off(self, waiting: _Waiting, error: KubeError) -> None:
+        waiting.tries += 1
+        match fate(error, waiting.tries):
+            case Fate.STOP:
+                # At the end of the queue: one that makes the server hang must not do so in every round.
+                self._aside.append(waiting)
+            case Fate.LATER:
+                waiting.retry_at = self._clock() + backoff(waiting.tries)
+                self._aside.append(waiting)
+            case Fate.REFUSED | Fate.EXHAUSTED as end:
+                self._correlator.lost(waiting.create)
+                self._refused(waiting.create.occurrence, error, exhausted=end is Fate.EXHAUSTED)
 
     async def _create(self, create: Create) -> None:
-        occurrence = create.occurrence
-        body = event_body(create, self._controller, self._instance)
-        try:
-            await self._client.create(Event, body)
-        except (AlreadyExists, DecodeError):
-            # Our own, from a try whose answer was lost or unreadable.
-            pass
-        except _TRANSIENT:
-            raise
-        except KubeError as error:
-            self._correlator.lost(create)
-            self._refused(occurrence, error)
-            return
-        self._refusals = {item for item in self._refusals if item[0] != occurrence.namespace}
+        # Our own, from a try whose answer was lost or unreadable, is there as well.
+        with contextlib.suppress(AlreadyExists, DecodeError):
+            await self._client.create(Event, event_body(create, self._controller, self._instance))
+        self._stops = 0
+        namespace = create.occurrence.namespace
+        self._refusals = {item for item in self._refusals if item[0] != namespace}
         self._correlator.posted(create, self._clock())
         metrics.EVENTS_SENT.inc()
 
-    async def _patch_all(self, patches: list[Patch]) -> None:
-        for index, patch in enumerate(patches):
-            try:
-                await self._patch(patch)
-            except (*_TRANSIENT, asyncio.CancelledError):
-                for unsent in patches[index:]:
-                    self._correlator.unsent(unsent)
-                raise
-
-    async def _patch(self, patch: Patch) -> None:
+    async def _patch(self, patch: Patch) -> bool:
+        """Send a patch; tell whether it is done with."""
         occurrence = patch.occurrence
         body = {"series": _series(patch.count, patch.last)}
         try:
-            await self._client.patch(Event, patch.name, occurrence.namespace, body, type=PatchType.MERGE)
+            with contextlib.suppress(DecodeError):
+                await self._client.patch(Event, patch.name, occurrence.namespace, body, type=PatchType.MERGE)
         except NotFound:
             # Events live for an hour by default; the series may last longer.
-            self._queue.append(self._correlator.vanished(patch))
-        except DecodeError:
-            metrics.EVENTS_SENT.inc()
-        except _TRANSIENT:
-            raise
+            self._queue.append(_Waiting(self._correlator.vanished(patch)))
         except KubeError as error:
+            match fate(error):
+                case Fate.STOP:
+                    raise
+                case Fate.LATER:
+                    return False
             self._correlator.lost(patch)
             self._refused(occurrence, error)
         else:
+            self._stops = 0
             metrics.EVENTS_SENT.inc()
+        return True
 
-    def _failed(self, error: KubeError) -> float:
-        self._tries += 1
-        if self._tries >= _MAX_TRIES and self._queue:
-            create = self._queue.popleft()
-            self._correlator.lost(create)
-            self._tries = 0
-            _dropped("unreachable")
+    def _pause(self, error: KubeError) -> float:
+        self._stops += 1
         retry_after = error.retry_after if isinstance(error, ApiError) else None
-        pause = min(_FIRST_PAUSE * 2.0**self._tries, _LONGEST_PAUSE)
-        log.debug("events wait for the API server", error=str(error), pause=pause, waiting=len(self._queue))
-        return max(pause, min(retry_after or 0.0, _LONGEST_PAUSE))
+        pause = max(backoff(self._stops), min(retry_after or 0.0, _LONGEST_PAUSE))
+        waiting = len(self._queue) + len(self._aside)
+        log.debug("events wait for the API server", error=str(error), pause=pause, waiting=waiting)
+        return pause
 
-    def _refused(self, occurrence: Occurrence, error: KubeError) -> None:
-        _dropped("fenced" if isinstance(error, FencedError) else "rejected")
+    def _refused(self, occurrence: Occurrence, error: KubeError, *, exhausted: bool = False) -> None:
+        _dropped("unreachable" if exhausted else "fenced" if isinstance(error, FencedError) else "rejected")
         refusal = (occurrence.namespace, error.__class__.__name__)
         if refusal in self._refusals:
             return
@@ -241,13 +313,27 @@ class EventRecorder:
             self._refusals.clear()
         self._refusals.add(refusal)
         log.warning(
-            "events of a namespace are refused",
+            "events of a namespace are given up" if exhausted else "events of a namespace are refused",
             namespace=occurrence.namespace,
             kind=occurrence.regarding.kind,
             object=occurrence.regarding.name,
             reason=occurrence.reason,
             error=str(error),
         )
+
+
+def fate(error: KubeError, tries: int = 0) -> Fate:
+    """Decide what becomes of an Event after so many tries, the last of which ended with an error."""
+    if not isinstance(error, (*_STOPPING, ServerError)):
+        return Fate.REFUSED
+    if tries >= _MAX_TRIES:
+        return Fate.EXHAUSTED
+    return Fate.STOP if isinstance(error, _STOPPING) else Fate.LATER
+
+
+def backoff(failures: int) -> float:
+    """Return the pause after so many failures in a row."""
+    return min(_FIRST_PAUSE * 2.0 ** min(failures, 10), _LONGEST_PAUSE)
 
 
 def reference(target: Object | ObjectReference) -> ObjectReference:

@@ -5,10 +5,12 @@ object) within `FINISH` seconds belongs to its series: the count goes up, and th
 growing intervals, so that a storm is a few requests and a condition that lasts for hours costs one patch
 every five minutes. After a longer silence the series is over and the next occurrence is a new Event.
 
-New Events of one object draw from a token bucket, so an object whose notes differ each time cannot flood the
-server. Patches need no token: there are never more series than tokens were spent, and each has its interval.
+New Events draw from a token bucket, one for each object, type and reason. So an object whose notes differ
+each time cannot flood the server, and the hundreds of Pods that it created do not silence the one Warning
+that follows. Patches need no token: there are never more series than tokens were spent, and each has its
+interval.
 
-Everything is bounded: series and buckets are kept for the objects used last. Pure: time is an argument.
+Everything is bounded: only the series and buckets used last are kept. Pure: time is an argument.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ FINISH = 360.0
 # The longest is shorter than FINISH, so that a reader never takes a running series for a finished one.
 FIRST_INTERVAL = 10.0
 LONGEST_INTERVAL = 300.0
-# client-go's spam filter: 25 events at once, then one every five minutes, per object.
+# client-go's spam filter: 25 events at once, then one every five minutes.
 BURST = 25
 REFILL_SECONDS = 300.0
 # client-go's cache size.
@@ -59,6 +61,11 @@ class Occurrence:
     def object_key(self) -> Key:
         """Return what identifies the object it is about."""
         return _identity(self.regarding)
+
+    @property
+    def bucket_key(self) -> Key:
+        """Return what shares a token bucket; reasons are words of the program, so there are few."""
+        return (self.object_key, self.type, self.reason)
 
     @property
     def key(self) -> Key:
@@ -148,7 +155,7 @@ class EventCorrelator:
             series.last_seen = now
             self._series.move_to_end(occurrence.key)
             return Counted(first=series.count == series.reported + 1)
-        if not self._take_token(occurrence.object_key, now):
+        if not self._take_token(occurrence.bucket_key, now):
             return Drop("rate_limited")
         name = self._name(occurrence)
         self._series[occurrence.key] = _Series(
@@ -181,11 +188,12 @@ class EventCorrelator:
             series.posted = False
         return Create(name, dataclasses.replace(patch.occurrence, time=patch.last), patch.count)
 
-    def unsent(self, patch: Patch) -> None:
-        """Note that a patch did not get through; it is due again."""
+    def unsent(self, patch: Patch, due: float) -> None:
+        """Note that a patch did not get through; it is due again at a time, whatever the interval."""
         series = self._current(patch)
         if series is not None:
             series.reported = min(series.reported, patch.count - 1)
+            series.patch_at = due
 
     def due(self, now: float, *, everything: bool = False) -> list[Patch]:
         """Return the patches to send now and count them as sent; drop the series that are over."""
@@ -202,10 +210,7 @@ class EventCorrelator:
 
     def next_due(self) -> float | None:
         """Return when the next patch is due, if any."""
-        waiting = (
-            item.patch_at for item in self._series.values() if item.posted and item.count > item.reported
-        )
-        return min(waiting, default=None)
+        return min((item.patch_at for item in self._series.values() if item.waits), default=None)
 
     def _current(self, event: Create | Patch) -> _Series | None:
         series = self._series.get(event.occurrence.key)
@@ -226,7 +231,8 @@ class EventCorrelator:
         self._sequence = (self._sequence + 1) % 1000
         number = int(occurrence.time.timestamp() * 1_000_000) * 1000 + self._sequence
         suffix = f".{number:x}"
-        return occurrence.regarding.name[: _NAME_LIMIT - len(suffix)] + suffix
+        # A cut may fall behind a '-' or '.', which must not stand before the suffix.
+        return occurrence.regarding.name[: _NAME_LIMIT - len(suffix)].rstrip("-.") + suffix
 
 
 def _identity(reference: ObjectReference) -> Key:

@@ -1,13 +1,24 @@
 """The revisions of one object: which to use, create, adopt, renumber and delete.
 
 `plan_history` decides, from what the cache shows, and does no I/O. It works on the revisions that belong to
-the owner (by controller UID) and on orphans that carry its labels, and leaves the others alone. Belonging
-is by UID and not by label, because revisions made by the Go operator lack the labels its own listing looks
-for; the plan adds them.
+the owner (by controller UID) and on orphans that are its own: they carry its labels, or its name and the
+wanted content. It leaves the others alone. Belonging is by UID and not by label, because revisions made by
+the Go operator lack the labels its own listing looks for; the plan adds them.
 
-An existing revision that means the same as the wanted data is used, whatever its hash, so that taking over
-a set does not replace its pods. Where several mean the same, one that pods already carry is preferred, and
-`current_hashes` names all of them: a pod with any of these is up to date.
+An existing revision that stands for the wanted data is used, whatever its hash, so that taking over a set
+does not replace its pods. Where there are several, one that pods already carry is preferred, and
+`current_hashes` names all of them: a pod with any of these is up to date. A revision stands for the data in
+one of three ways:
+
+- Its own data mean the same.
+- The owner's status says so. Go's types drop what a user wrote out without need (`hostNetwork: false`, an
+  empty `value`, a field they do not know), so the Go operator's revision can say less than the spec that it
+  was made from, and nothing in it tells that from a real change. But a status that names a hash for the
+  generation at hand says which revision this very spec became. This holds for a status of our own no less:
+  hash and observed generation are written together, from one reading of the spec.
+- It said so before. The next edit raises the generation even if it only scales the set, and the status is
+  silent then. So what the status said is kept in an annotation of the revision: a digest of the data that it
+  stands for besides its own.
 
 `sync_history` carries out everything but the deletions and settles name collisions; `truncate_history`
 deletes. Between the two the caller moves pods, so that a revision is not deleted while it might still be
@@ -27,6 +38,7 @@ from slurm_operator.kube.errors import AlreadyExists, Conflict, NotFound
 from slurm_operator.kube.models import ControllerRevision
 from slurm_operator.kube.revisions import (
     HASH_LABEL,
+    data_digest,
     go_json,
     hash_of,
     hash_revision,
@@ -70,6 +82,11 @@ class HistoryOwner:
             "blockOwnerDeletion": True,
         }
 
+    @property
+    def digest_annotation(self) -> str:
+        """Return the annotation of a revision with the digest of the data that it stands for."""
+        return f"{self.api_version.partition('/')[0]}/stands-for"
+
 
 @dataclasses.dataclass(frozen=True)
 class RevisionPatch:
@@ -91,6 +108,7 @@ class HistoryPlan:
     current_hashes: frozenset[str]
     patches: tuple[RevisionPatch, ...]
     delete: tuple[ControllerRevision, ...]
+    zero_fields: frozenset[str]
 
     @property
     def settled(self) -> bool:
@@ -139,15 +157,33 @@ def plan_history(
     limit: int,
     collision_count: int = 0,
     zero_fields: Collection[str] = (),
+    trusted: str = "",
 ) -> HistoryPlan:
-    """Decide what happens to an owner's revisions; `live` holds the names or hashes that pods still need."""
-    ours = sorted_revisions(
-        revision for revision in revisions if not revision.deleting and _belongs(revision, owner)
+    """Decide what happens to an owner's revisions; `live` holds the names or hashes that pods still need.
+
+    `trusted` is the hash in the owner's status (`status.nodeSetHash` of a NodeSet) while its
+    `observedGeneration` is the `metadata.generation` of the same reading, else empty. It may be passed
+    whoever wrote the status, as long as `data` follow from the spec alone: what else goes into them can
+    change without a new generation, and the status would hide that.
+    """
+    digest = data_digest(data, zero_fields=zero_fields)
+    ours: list[ControllerRevision] = []
+    equal: list[ControllerRevision] = []
+    stands_for: dict[str, str] = {}
+    for revision in sorted_revisions(item for item in revisions if _is_candidate(item, owner)):
+        same = data_digest(revision_data(revision), zero_fields=zero_fields) == digest
+        if not _belongs(revision, owner) and not (same and _is_namesake(revision, owner)):
+            continue
+        ours.append(revision)
+        said = revision.metadata.annotations.get(owner.digest_annotation)
+        if same or said == digest or hash_of(revision) == trusted:
+            equal.append(revision)
+            if not same:
+                stands_for[revision.metadata.name] = digest
+    # The newest that pods carry; else the one that the status names; else the newest.
+    current = max(
+        reversed(equal), key=lambda item: (_is_live(item, live), hash_of(item) == trusted), default=None
     )
-    equal = [
-        revision for revision in ours if same_data(revision_data(revision), data, zero_fields=zero_fields)
-    ]
-    current = next((item for item in reversed(equal) if _is_live(item, live)), equal[-1] if equal else None)
     number = next_revision(ours)
     create = None
     if current is None:
@@ -157,7 +193,15 @@ def plan_history(
         number = next_revision(item for item in ours if item is not current)
     else:
         number = current.revision
-    patches = [_patch(revision, owner, number if revision is current else None) for revision in ours]
+    patches = [
+        _patch(
+            revision,
+            owner,
+            number=number if revision is current else None,
+            digest=stands_for.get(revision.metadata.name),
+        )
+        for revision in ours
+    ]
     keep = {hash_of(current)} if current else set()
     past = [item for item in ours if item is not current and not _is_live(item, {*live, *keep})]
     return HistoryPlan(
@@ -169,27 +213,42 @@ def plan_history(
         current_hashes=frozenset(map(hash_of, equal)),
         patches=tuple(patch for patch in patches if patch is not None),
         delete=tuple(past[: max(0, len(past) - max(0, limit))]),
+        zero_fields=frozenset(zero_fields),
     )
 
 
-def _belongs(revision: ControllerRevision, owner: HistoryOwner) -> bool:
+def _is_candidate(revision: ControllerRevision, owner: HistoryOwner) -> bool:
+    """Tell whether a revision stays, and is controlled by the owner or by nobody."""
     controller = revision.controller_owner
-    if controller is not None:
-        return controller.uid == owner.uid
-    return bool(owner.labels) and owner.labels.items() <= revision.metadata.labels.items()
+    return not revision.deleting and (controller is None or controller.uid == owner.uid)
+
+
+def _belongs(candidate: ControllerRevision, owner: HistoryOwner) -> bool:
+    if candidate.controller_owner is not None:
+        return True
+    return bool(owner.labels) and owner.labels.items() <= candidate.metadata.labels.items()
+
+
+def _is_namesake(candidate: ControllerRevision, owner: HistoryOwner) -> bool:
+    """Tell whether a revision has the name that it would have as the owner's."""
+    return candidate.metadata.name == revision_name(owner.name, hash_of(candidate))
 
 
 def _is_live(revision: ControllerRevision, live: Collection[str]) -> bool:
     return revision.metadata.name in live or hash_of(revision) in live
 
 
-def _patch(revision: ControllerRevision, owner: HistoryOwner, number: int | None) -> RevisionPatch | None:
+def _patch(
+    revision: ControllerRevision, owner: HistoryOwner, *, number: int | None, digest: str | None = None
+) -> RevisionPatch | None:
     labels = {**owner.labels, HASH_LABEL: hash_of(revision)}
     missing = {key: value for key, value in labels.items() if revision.metadata.labels.get(key) != value}
     # The UID makes the server refuse the patch if the name belongs to another object by now.
     metadata: dict[str, Any] = {"uid": revision.metadata.uid}
     if missing:
         metadata["labels"] = missing
+    if digest is not None and revision.metadata.annotations.get(owner.digest_annotation) != digest:
+        metadata["annotations"] = {owner.digest_annotation: digest}
     if revision.controller_owner is None:
         others = msgspec.to_builtins(revision.metadata.owner_references)
         metadata["ownerReferences"] = [*others, owner.reference()]
@@ -248,12 +307,14 @@ async def _create(client: Client, plan: HistoryPlan) -> History:
                 ControllerRevision, {**body, "data": msgspec.Raw(go_json(plan.data))}
             )
         except AlreadyExists:
-            # Either the cache lags behind our own create, or another content has the same 32-bit hash.
+            # The cache lags behind our own create, or behind an orphan, or other content has the same hash.
             revision = await client.get(ControllerRevision, name, plan.owner.namespace)
-            if not _belongs(revision, plan.owner) or not same_data(revision_data(revision), plan.data):
-                log.info("revision name is taken by other content", name=name, collision_count=count + 1)
+            if not _is_candidate(revision, plan.owner) or not same_data(
+                revision_data(revision), plan.data, zero_fields=plan.zero_fields
+            ):
+                log.info("revision name is taken", name=name, collision_count=count + 1)
                 continue
-            patch = _patch(revision, plan.owner, None)
+            patch = _patch(revision, plan.owner, number=max(number, revision.revision))
             if patch is not None:
                 revision = await _send(client, plan.owner, patch)
         return History(revision, frozenset({hash_of(revision)}), count)

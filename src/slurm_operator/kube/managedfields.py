@@ -2,9 +2,15 @@
 
 An entry is a field manager, the way it wrote (`Apply` or `Update`), the subresource, and a set of fields as
 a tree of maps: `{"f:spec": {"f:replicas": {}}}`. An apply removes a field when the applier owned it and
-nobody else does. So to let this operator clean up what another program wrote with updates, the other's
-entries are merged into this operator's `Apply` entry. Entries of subresources stay: status belongs to
-whoever writes it.
+nobody else does, so what another program wrote with updates would stay for ever. To clean up after such a
+predecessor its entries are renamed: they become the `Apply` entry of a caretaker, a second name of this
+operator. When the caretaker then applies nothing, all that it alone owned goes.
+
+The caretaker is not the operator's own name, because the cleaning may be impossible (the predecessor set a
+field that is immutable). Then the caretaker keeps its fields, and the operator's own applies work as before.
+
+Many programs are called `manager`. An entry is taken only from the one that set the reference to an owner,
+for that one made the object. Entries of subresources stay: status belongs to whoever writes it.
 """
 
 from __future__ import annotations
@@ -32,13 +38,13 @@ class FieldsEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omi
 def hand_over(
     entries: Sequence[FieldsEntry],
     predecessors: Collection[str],
-    manager: str,
+    caretaker: str,
     *,
     owners: Collection[str],
 ) -> list[FieldsEntry] | None:
-    """Merge the predecessors' updates into the manager's apply; return None where there is nothing to do.
+    """Turn the updates of the predecessors into an apply of the caretaker; return None if there are none.
 
-    A predecessor's entry counts only if it set the reference to one of the owners (UIDs), if there are any.
+    A predecessor is who has one of the names and set the reference to one of the owners (UIDs).
     """
     old = [
         entry
@@ -46,23 +52,26 @@ def hand_over(
         if entry.operation == "Update"
         and entry.manager in predecessors
         and not entry.subresource
-        and (not owners or _set_owner(entry, owners))
+        and _set_owner(entry, owners)
     ]
-    ours = next(
-        (
-            entry
-            for entry in entries
-            if entry.operation == "Apply" and entry.manager == manager and not entry.subresource
-        ),
-        None,
-    )
-    if not old or ours is None:
+    if not old:
         return None
-    fields = ours.fields_v1
+    # From a take-over that ended half-way.
+    old += [entry for entry in entries if _applied_by(entry, caretaker)]
+    fields: dict[str, Any] = {}
     for entry in old:
         fields = union(fields, entry.fields_v1)
-    merged = msgspec.structs.replace(ours, fields_v1=fields)
-    return [merged if entry is ours else entry for entry in entries if entry not in old]
+    merged = msgspec.structs.replace(old[0], manager=caretaker, operation="Apply", fields_v1=fields)
+    return [merged, *(entry for entry in entries if entry not in old)]
+
+
+def has_applied(entries: Sequence[FieldsEntry], manager: str) -> bool:
+    """Tell whether a manager owns fields by an apply."""
+    return any(_applied_by(entry, manager) for entry in entries)
+
+
+def _applied_by(entry: FieldsEntry, manager: str) -> bool:
+    return entry.operation == "Apply" and entry.manager == manager and not entry.subresource
 
 
 def _set_owner(entry: FieldsEntry, owners: Collection[str]) -> bool:

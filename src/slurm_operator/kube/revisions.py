@@ -7,19 +7,19 @@ the JSON bytes that Go's encoder produces from the decoded data (keys sorted, nu
 decimal hash in an alphabet without vowels.
 
 Bytes are not meaning, though: Go writes `"resources": {}` or `"containers": null` where nothing was set,
-and `1000m` as `1`. `same_data` compares what the data says. It is careful in the one direction that
-matters: it ignores only what cannot be told apart by the Go types (null and absent, an empty list and
-absent, a zero value in a field that Go always writes). `{}` is kept elsewhere: `emptyDir: {}` or
-`namespaceSelector: {}` mean something.
+and `1000m` as `1`. `same_data` compares what the data say, in the form that `semantics` gives them.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+from slurm_operator.kube.semantics import canonical
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -40,18 +40,6 @@ _MAX_PREFIX = 223
 _EXACT_INTEGERS = 2**53
 _POSITIONAL_BELOW = 1e21
 _POSITIONAL_FROM = 1e-6
-
-# Fields of the Go types behind pod templates that are written even when nothing is in them.
-ALWAYS_WRITTEN = frozenset({"divisor", "metadata", "name", "resources", "spec", "status"})
-
-_QUANTITY_MAPS = frozenset({"capacity", "limits", "overhead", "requests"})
-_QUANTITIES = frozenset({"divisor", "sizeLimit"})
-_QUANTITY = re.compile(r"([+-]?[0-9.]+)(?:([numkMGTPE]|[KMGTPE]i)|[eE]([+-]?[0-9]+))?")
-_SCALES = {
-    **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("num", start=-3)},
-    **{suffix: Decimal(10) ** (3 * power) for power, suffix in enumerate("kMGTPE", start=1)},
-    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
-}
 
 _ESCAPES = {
     '"': '\\"',
@@ -142,42 +130,18 @@ def revision_data(revision: ControllerRevision) -> Any:
 
 
 def same_data(left: Any, right: Any, *, zero_fields: Collection[str] = ()) -> bool:
-    """Tell whether two revisions' data mean the same.
-
-    In `zero_fields`, and in what Go always writes, an empty or zero value equals an absent one.
-    """
-    ignorable = ALWAYS_WRITTEN.union(zero_fields)
-    return _encode(_canonical(left, ignorable)) == _encode(_canonical(right, ignorable))
+    """Tell whether two revisions' data mean the same; a zero value in `zero_fields` equals an absent one."""
+    return _meaning(left, zero_fields) == _meaning(right, zero_fields)
 
 
-def _canonical(value: Any, ignorable: Collection[str]) -> Any:
-    if isinstance(value, list):
-        return [_canonical(item, ignorable) for item in value]
-    if not isinstance(value, dict):
-        return value
-    result: dict[str, Any] = {}
-    for key, item in value.items():
-        if key in _QUANTITY_MAPS and isinstance(item, dict):
-            meaning: Any = {name: _canonical_quantity(amount) for name, amount in item.items()}
-        elif key in _QUANTITIES:
-            meaning = _canonical_quantity(item)
-        else:
-            meaning = _canonical(item, ignorable)
-        if not (meaning is None or meaning == [] or (key in ignorable and meaning in ({}, "", "0", 0))):
-            result[key] = meaning
-    return result
+def data_digest(data: Any, *, zero_fields: Collection[str] = ()) -> str:
+    """Return a digest of what the data mean: equal for all spellings, and for nothing else."""
+    return hashlib.sha256(_meaning(data, zero_fields)).hexdigest()
 
 
-def _canonical_quantity(value: Any) -> Any:
-    match = _QUANTITY.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-    if match is None or isinstance(value, bool):
-        return value
-    digits, suffix, exponent = match.groups()
-    try:
-        amount = Decimal(digits) * _SCALES.get(suffix or "", 1) * Decimal(10) ** int(exponent or 0)
-    except (InvalidOperation, OverflowError):
-        return value
-    return format(amount.normalize(), "f")
+def _meaning(data: Any, zero_fields: Collection[str]) -> bytes:
+    # Encoded, because Python takes 1 and True for equal.
+    return go_json(canonical(data, zero_fields=zero_fields))
 
 
 # ------------------------------------------------------------------------------------------------------ order

@@ -134,7 +134,7 @@ def test_conditions_of_two_owners_live_side_by_side(kubectl: Kubectl) -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("nodesets", "never removes a pod on which a job runs"),
+        ("nodesets", "never removes a pod while a"),
         ("nodesets.spec.updateStrategy", "The right choice unless you have a"),
         ("nodesets.spec.updateStrategy", "      updateStrategy:\n        type: RollingUpdate\n"),
         ("nodesets.spec.updateStrategy.type", "    OnDelete\n    ScheduledUpdate\n"),

@@ -1,89 +1,26 @@
 from __future__ import annotations
 
 import copy
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slurm_operator.kube.apply import Applier, Outcome
-from slurm_operator.kube.client import Client, PatchType, RequestInfo
-from slurm_operator.kube.errors import Conflict, NotFound
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.models import ConfigMap, Deployment, Secret, Service
+from tests.integration.kube.applying import OWNER_UID, Watched, config_map, deployment, raw, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from kubebox import Box
     from slurm_operator.kube.config import ClientConfig
-
-OWNER_UID = "8f2f54a2-0000-4000-8000-000000000001"
-OWNER = {
-    "apiVersion": "slinky.slurm.net/v1beta1",
-    "kind": "RestApi",
-    "name": "slurm",
-    "uid": OWNER_UID,
-    "controller": True,
-}
-
-
-class Watched:
-    """A client whose requests are counted, and an applier on it."""
-
-    def __init__(self, client: Client, requests: list[RequestInfo]) -> None:
-        self.client = client
-        self.applier = Applier(client)
-        self._requests = requests
-
-    def taken(self) -> list[str]:
-        """Return the verbs of the requests since the last question."""
-        verbs = [request.verb for request in self._requests]
-        self._requests.clear()
-        return verbs
 
 
 @pytest.fixture
 async def watched(config: ClientConfig) -> AsyncIterator[Watched]:
-    requests: list[RequestInfo] = []
-    async with Client(config, observe=requests.append) as client:
-        yield Watched(client, requests)
-
-
-def config_map(namespace: str, **data: str) -> dict[str, Any]:
-    return {"metadata": {"name": "conf", "namespace": namespace, "labels": {"mine": "1"}}, "data": data}
-
-
-def deployment(namespace: str) -> dict[str, Any]:
-    return {
-        "metadata": {
-            "name": "web",
-            "namespace": namespace,
-            "labels": {"mine": "1"},
-            "ownerReferences": [OWNER],
-        },
-        "spec": {
-            "replicas": 1,
-            "selector": {"matchLabels": {"app": "web"}},
-            "template": {
-                "metadata": {"labels": {"app": "web"}},
-                "spec": {
-                    "containers": [
-                        {
-                            "name": "main",
-                            "image": "example.org/main:1",
-                            "env": [{"name": "A", "value": "1"}],
-                            "resources": {"limits": {"cpu": "1000m"}},
-                        }
-                    ]
-                },
-            },
-        },
-    }
-
-
-async def raw(client: Client, kind: type[Any], name: str, namespace: str) -> dict[str, Any]:
-    result: dict[str, Any] = json.loads(await client.raw("GET", kind.RESOURCE.path(namespace, name)))
-    return result
+    async with watching(config) as opened:
+        yield opened
 
 
 async def test_at_rest_nothing_is_sent(watched: Watched, kube_namespace: str) -> None:
@@ -300,116 +237,3 @@ async def test_memory_is_given_back(watched: Watched, kube_namespace: str) -> No
         body["metadata"]["name"] = f"conf-{number}"
         await small.apply(body, None, ConfigMap)
     assert len(small) == 2
-
-
-# ------------------------------------------------------------------------- objects of the Go operator
-
-
-async def made_by_go(client: Client, namespace: str) -> Deployment:
-    """Create a Deployment as the Go operator would, with some things that we do not want."""
-    body = deployment(namespace)
-    body["metadata"]["labels"]["old"] = "1"
-    body["metadata"]["annotations"] = {"old": "1"}
-    main = body["spec"]["template"]["spec"]["containers"][0]
-    main["env"].append({"name": "OLD", "value": "1"})
-    main["securityContext"] = {"privileged": True}
-    return await client.create(Deployment, body, field_manager="manager")
-
-
-async def test_fields_of_the_go_operator_are_taken_over(watched: Watched, kube_namespace: str) -> None:
-    """What the Go operator set and we do not want disappears; what users set stays."""
-    await made_by_go(watched.client, kube_namespace)
-    live = await watched.client.patch(
-        Deployment,
-        "web",
-        kube_namespace,
-        {"metadata": {"labels": {"theirs": "1"}}},
-        type=PatchType.MERGE,
-        field_manager="kubectl-edit",
-    )
-    watched.taken()
-    applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
-    assert applied.outcome is Outcome.UPDATED
-    assert watched.taken() == ["apply", "patch", "apply"]
-    body = await raw(watched.client, Deployment, "web", kube_namespace)
-    main = body["spec"]["template"]["spec"]["containers"][0]
-    assert body["metadata"]["labels"] == {"mine": "1", "theirs": "1"}
-    assert "annotations" not in body["metadata"]
-    assert main["env"] == [{"name": "A", "value": "1"}]
-    assert "securityContext" not in main
-    owners = {(entry["manager"], entry["operation"]) for entry in body["metadata"]["managedFields"]}
-    assert owners == {("slurm-operator", "Apply"), ("kubectl-edit", "Update")}
-
-
-async def test_without_a_takeover_the_fields_would_stay(watched: Watched, kube_namespace: str) -> None:
-    """The rule above is not the server's doing: a plain apply leaves what another manager set."""
-    live = await made_by_go(watched.client, kube_namespace)
-    plain = Applier(watched.client, predecessors=())
-    await plain.apply(deployment(kube_namespace), live, Deployment)
-    body = await raw(watched.client, Deployment, "web", kube_namespace)
-    assert body["metadata"]["labels"] == {"mine": "1", "old": "1"}
-
-
-async def test_taking_over_equal_content_restarts_nothing(watched: Watched, kube_namespace: str) -> None:
-    """When the Go operator made the very same object, its generation does not move."""
-    live = await watched.client.create(Deployment, deployment(kube_namespace), field_manager="manager")
-    applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
-    assert applied.outcome is Outcome.UNCHANGED
-    assert applied.object is not None
-    assert applied.object.metadata.generation == live.metadata.generation == 1
-    body = await raw(watched.client, Deployment, "web", kube_namespace)
-    assert [entry["manager"] for entry in body["metadata"]["managedFields"]] == ["slurm-operator"]
-
-
-async def test_a_takeover_happens_once(watched: Watched, kube_namespace: str) -> None:
-    """A restarted operator applies each object once and finds nothing more to do."""
-    live = await made_by_go(watched.client, kube_namespace)
-    first = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
-    watched.taken()
-    restarted = Applier(watched.client)
-    again = await restarted.apply(deployment(kube_namespace), first.object, Deployment)
-    assert again.outcome is Outcome.UNCHANGED
-    assert watched.taken() == ["apply"]
-
-
-async def test_another_program_called_manager_keeps_its_fields(watched: Watched, kube_namespace: str) -> None:
-    """Only who set the owner reference counts as maker; other programs of that name are not robbed."""
-    first = await watched.applier.apply(deployment(kube_namespace), None, Deployment)
-    live = await watched.client.patch(
-        Deployment,
-        "web",
-        kube_namespace,
-        {"metadata": {"labels": {"theirs": "1"}}},
-        type=PatchType.MERGE,
-        field_manager="manager",
-    )
-    assert first.object is not None
-    await Applier(watched.client).apply(deployment(kube_namespace), live, Deployment)
-    body = await raw(watched.client, Deployment, "web", kube_namespace)
-    assert body["metadata"]["labels"] == {"mine": "1", "theirs": "1"}
-
-
-async def test_a_takeover_that_lost_a_race_is_done_again(
-    config: ClientConfig, kube_box: Box, kube_namespace: str
-) -> None:
-    """When the object changes between the steps the apply fails with Conflict and starts over next time."""
-    writes = 0
-
-    def change_before_the_second_write() -> None:
-        nonlocal writes
-        writes += 1
-        if writes == 2:
-            kube_box.kubectl("annotate", "deployment/web", "race=lost", "-n", kube_namespace)
-
-    async with Client(config) as client:
-        live = await made_by_go(client, kube_namespace)
-    async with Client(config, fence=change_before_the_second_write) as client:
-        applier = Applier(client)
-        with pytest.raises(Conflict):
-            await applier.apply(deployment(kube_namespace), live, Deployment)
-        assert writes == 2
-        live = await client.get(Deployment, "web", kube_namespace)
-        await applier.apply(deployment(kube_namespace), live, Deployment)
-        body = await raw(client, Deployment, "web", kube_namespace)
-        assert body["metadata"]["labels"] == {"mine": "1"}
-        assert body["metadata"]["annotations"] == {"race": "lost"}

@@ -224,7 +224,7 @@ async def test_an_event_whose_answer_was_lost_is_not_doubled(client: Client, kub
     recorder = EventRecorder(client)
     subject = pod(kube_namespace)
     recorder.event(subject, "Normal", "Reason", "Act", "note")
-    await client.create(Event, event_body(recorder._queue[0], "slurm-operator", "host"))
+    await client.create(Event, event_body(recorder._queue[0].create, "slurm-operator", "host"))
     recorder.event(subject, "Normal", "Reason", "Act", "note")
     assert await recorder.flush(DEADLINE)
     (event,) = await events(client, kube_namespace)
@@ -261,7 +261,7 @@ async def test_events_wait_for_an_absent_server(kube_box_factory: BoxFactory) ->
         async with running(recorder):
             for reason in ("Before", "First", "First", "Second"):
                 happen(reason)
-            await eventually(lambda: asyncio.sleep(0, recorder._tries >= 2))
+            await eventually(lambda: asyncio.sleep(0, recorder._stops >= 2))
             box.start("kube-apiserver")
             await eventually(all_there)
 

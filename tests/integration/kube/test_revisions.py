@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 import uuid
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
-from slurm_operator.kube.client import Client, RequestInfo
+from slurm_operator.kube.client import Client, PatchType, RequestInfo
 from slurm_operator.kube.errors import Conflict, NotFound
 from slurm_operator.kube.history import (
     History,
@@ -18,6 +20,7 @@ from slurm_operator.kube.history import (
 )
 from slurm_operator.kube.models import ControllerRevision
 from slurm_operator.kube.revisions import HASH_LABEL, go_json, hash_of, hash_revision, same_data
+from tests.fixtures.golden import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -168,6 +171,77 @@ async def test_orphans_are_adopted_and_labels_completed(client: Client, kube_nam
     assert {item.uid for item in adopted.metadata.owner_references} == {who.uid, other["uid"]}
     assert adopted.metadata.annotations == {"kept": "yes"}
     assert labelled.metadata.labels.items() >= {**LABELS, "team": "x"}.items()
+
+
+@pytest.mark.parametrize("cached", [True, False], ids=["in the cache", "not in the cache"])
+async def test_the_orphan_of_a_deleted_set_is_used(
+    client: Client, kube_namespace: str, *, cached: bool
+) -> None:
+    """A Go revision left by a deletion with --cascade=orphan serves the set made anew, under its hash."""
+    case = next(case for case in CASES if case.name == "06-nodeset-rich")
+    recorded = next(item for item in case.made if item["kind"] == "ControllerRevision")
+    orphan = {**recorded, "metadata": {**recorded["metadata"], "namespace": kube_namespace}}
+    del orphan["metadata"]["ownerReferences"]
+    left = await client.create(ControllerRevision, orphan)
+    who = dataclasses.replace(owner(kube_namespace), name="gpu")
+    known = [left] if cached else []
+    plan = plan_history(who, known, recorded["data"], live={hash_of(left)}, limit=0)
+    history = await sync_history(client, plan)
+    assert history.current_hashes == {hash_of(left)}
+    assert history.collision_count == 0
+    assert history.current.metadata.uid == left.metadata.uid
+    assert history.current.controller_owner is not None
+    assert history.current.controller_owner.uid == who.uid
+    assert history.current.metadata.labels == {**left.metadata.labels, **LABELS}
+    assert (await decide(client, who, recorded["data"])).settled
+
+
+async def test_an_orphan_found_late_is_compared_with_zero_fields(client: Client, kube_namespace: str) -> None:
+    """The name's holder is compared as the plan compares, and becomes the newest when it is used."""
+    who = owner(kube_namespace)
+    content = data("a")
+    body = new_controller_revision(who, content, 1, 0)
+    del content["spec"]["ordinalPadding"]
+    await client.create(ControllerRevision, {**body, "data": msgspec.Raw(go_json(content))})
+    newer = new_controller_revision(who, data("b"), 4, 0)
+    known = await client.create(ControllerRevision, newer)
+    plan = plan_history(who, [known], data("a"), live=(), limit=9, zero_fields=["ordinalPadding"])
+    history = await sync_history(client, plan)
+    assert history.collision_count == 0
+    assert history.current.metadata.name == body["metadata"]["name"]
+    assert history.current.revision == 5
+
+
+async def test_a_revision_on_its_way_out_is_a_collision(client: Client, kube_namespace: str) -> None:
+    """Content that is being deleted is not used, although it is ours and equal."""
+    who = owner(kube_namespace)
+    body = new_controller_revision(who, data("a"), 1, 0)
+    body["metadata"]["finalizers"] = ["example.com/hold"]
+    held = await client.create(ControllerRevision, body)
+    await client.delete(ControllerRevision, held.metadata.name, kube_namespace)
+    history = await use(client, who, data("a"))
+    assert history.collision_count == 1
+    assert history.current.metadata.uid != held.metadata.uid
+    release = {"metadata": {"finalizers": None}}
+    await client.patch(ControllerRevision, held.metadata.name, kube_namespace, release, type=PatchType.MERGE)
+
+
+async def test_what_the_status_said_outlives_its_generation(client: Client, kube_namespace: str) -> None:
+    """Values that Go dropped are noted at the revision, so that the next edit elsewhere makes no new one."""
+    who = owner(kube_namespace)
+    made_by_go = await client.create(ControllerRevision, new_controller_revision(who, data("a"), 1, 0))
+    written = data("a")
+    written["spec"]["template"]["spec"]["hostNetwork"] = False
+    taken_over = plan_history(
+        who, [made_by_go], written, live={hash_of(made_by_go)}, limit=0, trusted=hash_of(made_by_go)
+    )
+    first = await sync_history(client, taken_over)
+    assert first.current_hashes == {hash_of(made_by_go)}
+    later = await decide(client, who, written)
+    assert later.settled
+    assert later.current_hashes == {hash_of(made_by_go)}
+    written["spec"]["template"]["spec"]["hostNetwork"] = True
+    assert (await decide(client, who, written)).create is not None
 
 
 async def test_history_grows_rolls_back_and_is_truncated(client: Client, kube_namespace: str) -> None:

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api.controller import ServiceMonitor
 from slurm_operator.api.descriptions import field_descriptions, reflow, struct_description
 from slurm_operator.api.nodeset import NodeSetSpec
 from slurm_operator.api.reference import main, render_reference
+from slurm_operator.api.schema import all_crds
 from slurm_operator.api.updates import UpdateStrategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -66,6 +71,35 @@ def test_stale_reference_page_is_named(tmp_path: Path) -> None:
     assert main(["--check", str(page)]) == 0
     page.write_text(page.read_text("utf-8") + "more\n", "utf-8")
     assert main(["--check", str(page)]) == 1
+
+
+def test_maps_name_what_they_hold() -> None:
+    """A map of amounts is not called a map of strings, and a map of labels is."""
+    page = render_reference()
+    section = page.split("### VolumeResources\n")[1].split("\n### ")[0]
+    assert "**`limits`** (map of quantities)" in section
+    assert "**`requests`** (map of quantities)" in section
+    assert "**`matchLabels`** (map of strings)" in page
+    assert "**`labels`** (map of strings)" in page
+
+
+def test_every_paragraph_fits_the_terminal() -> None:
+    """Descriptions, the notes that markers add included, are wrapped to the width of kubectl explain."""
+    schemas = [document["spec"]["versions"][0]["schema"] for document in all_crds()]
+    texts = [text for schema in schemas for text in _descriptions(schema)]
+    assert any("jwtHs256KeyRef to jwtKeyRef" in " ".join(text.split()) for text in texts)
+    assert [line for text in texts for line in text.split("\n") if len(line) > 76] == []
+
+
+def _descriptions(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        if isinstance(value.get("description"), str):
+            yield value["description"]
+        for below in value.values():
+            yield from _descriptions(below)
+    elif isinstance(value, list):
+        for below in value:
+            yield from _descriptions(below)
 
 
 def test_links_of_the_reference_page_lead_somewhere() -> None:

@@ -1,4 +1,4 @@
-"""What the kinds say about themselves: names, defaults, resolved references, values that must not change."""
+"""What the kinds say about themselves: names, defaults and resolved references."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from slurm_operator.api import KINDS, Accounting, Cluster, Controller, LoginSet, NodeSet, RestApi, Token
-from slurm_operator.api.immutable import immutable_values
 from slurm_operator.api.nodeset import ScalingMode, daemon_hostname, slurm_node_name, worker_service_fqdn
 from slurm_operator.api.shared import Condition, Kind, SecretKeySelector, find_condition
 from slurm_operator.api.updates import ScheduledUpdate, UpdateStrategyType
@@ -312,70 +311,3 @@ def test_values_from_a_newer_version_stay_readable() -> None:
 def test_an_empty_object_has_all_defaults(kind: type[Kind]) -> None:
     """Every kind can be decoded from nothing, and writes nothing but what differs from its defaults."""
     assert msgspec.to_builtins(msgspec.json.decode(b"{}", type=kind)) == {"metadata": {}}
-
-
-# -------------------------------------------------------------------------------- what stays as it is
-def test_immutable_fields_of_every_kind() -> None:
-    """The values that an update may not change are exactly the ones that the API promises to keep."""
-    assert {kind.__name__: set(immutable_values(_make(kind))) for kind in KINDS} == {
-        "Controller": {
-            "spec.clusterName",
-            "spec.slurmKeyRef",
-            "spec.jwtKeyRef",
-            "spec.persistence.enabled",
-            "spec.persistence.existingClaim",
-        },
-        "NodeSet": {"spec.controllerRef", "spec.volumeClaimTemplates"},
-        "LoginSet": {"spec.controllerRef"},
-        "Accounting": {"spec.jwtKeyRef"},
-        "Token": {"spec.jwtKeyRef"},
-        "RestApi": set(),
-        "Cluster": set(),
-    }
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ({}, {"clusterName": "hpc_blue"}),
-        ({"slurmKeyRef": _key("s", "a")}, {"slurmKeyRef": _key("s", "b")}),
-        ({"jwtHs256KeyRef": _key("j")}, {"jwtKeyRef": _key("j")}),
-        ({}, {"persistence": {"enabled": True, "accessModes": ["ReadWriteOnce"]}}),
-        (
-            {"persistence": {"enabled": False, "existingClaim": "a"}},
-            {"persistence": {"enabled": False, "existingClaim": "b"}},
-        ),
-        ({"extraConf": "A=1"}, {"extraConf": "A=2"}),
-    ],
-)
-def test_edits_without_effect_on_what_is_kept(before: dict[str, Any], after: dict[str, Any]) -> None:
-    """An edit that changes only the spelling of an immutable value is no change of it."""
-    assert immutable_values(_make(Controller, before)) == immutable_values(_make(Controller, after))
-
-
-@pytest.mark.parametrize(
-    ("path", "before", "after"),
-    [
-        ("spec.clusterName", {}, {"clusterName": "other"}),
-        ("spec.slurmKeyRef", {"slurmKeyRef": _key("s")}, {"slurmKeyRef": _key("t")}),
-        ("spec.jwtKeyRef", {"jwtKeyRef": _key("j")}, {"jwtKeyRef": _key("j", "other")}),
-        ("spec.persistence.enabled", {}, {"persistence": {"enabled": False}}),
-        (
-            "spec.persistence.existingClaim",
-            {"persistence": {"existingClaim": "a"}},
-            {"persistence": {"existingClaim": "b"}},
-        ),
-    ],
-)
-def test_edits_of_what_is_kept(path: str, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """An edit of an immutable value shows under the path of its field, and only there."""
-    old, new = (immutable_values(_make(Controller, spec)) for spec in (before, after))
-    assert [name for name in old if old[name] != new[name]] == [path]
-
-
-def test_volume_claim_templates_are_compared_whole() -> None:
-    """A NodeSet's claim templates and its cluster may not change in any detail."""
-    old = immutable_values(_make(NodeSet, {"volumeClaimTemplates": [{"metadata": {"name": "a"}}]}))
-    new = immutable_values(_make(NodeSet, {"volumeClaimTemplates": [{"metadata": {"name": "b"}}]}))
-    assert old["spec.volumeClaimTemplates"] != new["spec.volumeClaimTemplates"]
-    assert old["spec.controllerRef"] == new["spec.controllerRef"]

@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.apply import _managed, _unmanaged, fingerprint, hash_desired
-from slurm_operator.kube.managedfields import FieldsEntry, hand_over, union
-from slurm_operator.kube.models import ConfigMap, StatefulSet
+from slurm_operator.kube.apply import Applier, _managed, _unmanaged, fingerprint, hash_desired
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.managedfields import FieldsEntry, hand_over, has_applied, union
+from slurm_operator.kube.models import ConfigMap, Secret, StatefulSet
 
 METADATA: dict[str, Any] = {
     "name": "web",
@@ -79,21 +81,24 @@ def entry(manager: str, operation: str, fields: dict[str, Any], **more: Any) -> 
     return FieldsEntry(manager=manager, operation=operation, fields_v1=fields, **more)
 
 
-OURS = entry("slurm-operator", "Apply", {"f:spec": {"f:a": {}}}, time="2026-01-01T00:00:00Z")
+OURS = entry("slurm-operator", "Apply", {"f:spec": {"f:a": {}}})
 OWNED: dict[str, Any] = {"f:ownerReferences": {'k:{"uid":"o"}': {}}}
 
 
-def test_updates_of_the_predecessor_move_into_our_apply() -> None:
-    """The predecessor's entry disappears and its fields become ours; other managers stay as they are."""
-    theirs = entry("manager", "Update", {"f:spec": {"f:b": {}}, "f:metadata": OWNED})
+def test_updates_of_the_predecessor_become_an_apply_of_the_caretaker() -> None:
+    """The predecessor's entry is renamed, one left half-way joins it, and all others stay as they are."""
+    theirs = entry(
+        "manager", "Update", {"f:spec": {"f:b": {}}, "f:metadata": OWNED}, time="2026-01-01T00:00:00Z"
+    )
+    left = entry("caretaker", "Apply", {"f:spec": {"f:d": {}}})
     user = entry("kubectl-edit", "Update", {"f:spec": {"f:c": {}}})
-    status = entry("manager", "Update", {"f:status": {}}, subresource="status")
-    result = hand_over([theirs, OURS, user, status], {"manager"}, "slurm-operator", owners={"o"})
+    status = entry("manager", "Update", {"f:status": {}, "f:metadata": OWNED}, subresource="status")
+    result = hand_over([left, theirs, OURS, user, status], {"manager"}, "caretaker", owners={"o", "p"})
     assert result is not None
-    assert result[1:] == [user, status]
-    assert result[0].manager == "slurm-operator"
-    assert result[0].time == OURS.time
-    assert result[0].fields_v1 == {"f:spec": {"f:a": {}, "f:b": {}}, "f:metadata": OWNED}
+    assert result[1:] == [OURS, user, status]
+    assert (result[0].manager, result[0].operation, result[0].time) == ("caretaker", "Apply", theirs.time)
+    assert result[0].fields_v1 == {"f:spec": {"f:b": {}, "f:d": {}}, "f:metadata": OWNED}
+    assert has_applied(result, "caretaker")
 
 
 @pytest.mark.parametrize(
@@ -102,14 +107,26 @@ def test_updates_of_the_predecessor_move_into_our_apply() -> None:
         ([], {"o"}),
         ([entry("kubectl", "Update", {"f:spec": {}, "f:metadata": OWNED})], {"o"}),
         ([entry("manager", "Apply", {"f:spec": {}, "f:metadata": OWNED})], {"o"}),
-        ([entry("manager", "Update", {"f:status": {}}, subresource="status")], set()),
+        ([entry("manager", "Update", {"f:status": {}, "f:metadata": OWNED}, subresource="status")], {"o"}),
         ([entry("manager", "Update", {"f:spec": {"f:b": {}}})], {"o"}),
         ([entry("manager", "Update", {"f:spec": {}, "f:metadata": OWNED})], {"another"}),
+        ([entry("manager", "Update", {"f:spec": {}, "f:metadata": OWNED})], set()),
+        ([entry("manager", "Update", {"f:spec": {"f:b": {}}})], set()),
     ],
 )
 def test_fields_of_others_are_never_taken(others: list[FieldsEntry], owners: set[str]) -> None:
     """Another manager or operation, a subresource, or a `manager` that did not make the object is left."""
-    assert hand_over([*others, OURS], {"manager"}, "slurm-operator", owners=owners) is None
+    assert hand_over([*others, OURS], {"manager"}, "caretaker", owners=owners) is None
+    assert not has_applied([*others, OURS], "caretaker")
+
+
+async def test_string_data_is_refused() -> None:
+    """A field that the server forgets and never cleans up is named, with the fix, and its values are not."""
+    desired = {"metadata": {"name": "s", "namespace": "ns"}, "stringData": {"key": "hush"}}
+    applier = Applier(Client(ClientConfig(server="https://127.0.0.1:1")))
+    with pytest.raises(ValueError, match=r"Secret ns/s: stringData .* put the values into data") as caught:
+        await applier.apply(desired, None, Secret)
+    assert "hush" not in str(caught.value)
 
 
 def test_union_of_field_sets() -> None:

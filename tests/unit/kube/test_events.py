@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -8,7 +9,19 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from slurm_operator.kube.events import event_body, reference
+from slurm_operator.kube.errors import (
+    BadRequest,
+    ConnectionFailed,
+    CredentialsError,
+    DeadlineExceeded,
+    FencedError,
+    Forbidden,
+    KubeError,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from slurm_operator.kube.events import Fate, backoff, event_body, fate, reference
 from slurm_operator.kube.eventseries import (
     BURST,
     FINISH,
@@ -158,17 +171,30 @@ def test_an_event_that_expired_is_created_with_its_count() -> None:
 
 
 def test_a_patch_that_did_not_get_through_is_due_again() -> None:
-    """An unsent patch is not forgotten."""
+    """An unsent patch is due when its sender says, not an interval later."""
     correlator = EventCorrelator()
     posted(correlator, occurrence(), 0.0)
     correlator.offer(occurrence(at=1), 1.0)
     (patch,) = correlator.due(FIRST_INTERVAL)
-    correlator.unsent(patch)
-    assert [item.count for item in correlator.due(FIRST_INTERVAL, everything=True)] == [2]
+    correlator.unsent(patch, FIRST_INTERVAL + 5)
+    assert correlator.next_due() == FIRST_INTERVAL + 5
+    assert correlator.due(FIRST_INTERVAL + 4) == []
+    assert [item.count for item in correlator.due(FIRST_INTERVAL + 5)] == [2]
+
+
+def test_a_crowd_of_normal_events_does_not_silence_a_warning() -> None:
+    """After five hundred creations of one object its first Warning, and its other news, get through."""
+    correlator = EventCorrelator()
+    for number in range(500):
+        correlator.offer(occurrence(f"created {number}", reason="SuccessfulCreate"), number / 50)
+    assert isinstance(correlator.offer(occurrence("created more", reason="SuccessfulCreate"), 10.0), Drop)
+    assert isinstance(correlator.offer(occurrence(type="Warning", reason="SyncFailed"), 10.0), Create)
+    assert isinstance(correlator.offer(occurrence(type="Warning", reason="SuccessfulCreate"), 10.0), Create)
+    assert isinstance(correlator.offer(occurrence(reason="Other"), 10.0), Create)
 
 
 def test_different_notes_about_one_object_are_limited() -> None:
-    """An object gets a burst of events and then one per five minutes; other objects are not affected."""
+    """One reason gets a burst of events and then one per five minutes; other objects are not affected."""
     correlator = EventCorrelator()
     decisions = [correlator.offer(occurrence(f"note {number}"), 0.0) for number in range(BURST + 10)]
     assert [type(item) for item in decisions] == [Create] * BURST + [Drop] * 10
@@ -200,6 +226,17 @@ def test_names_are_unique_and_valid() -> None:
         names.add(create.name)
     assert len(names) == 500
     assert all(len(name) <= 253 for name in names)
+
+
+@pytest.mark.parametrize(
+    "name", [f"{'x' * length}{mark}y{'x' * 60}" for length in range(225, 253) for mark in "-."]
+)
+def test_a_cut_name_is_a_valid_one(name: str) -> None:
+    """Wherever a long name is cut, what stands before the suffix ends with a letter or digit."""
+    create = EventCorrelator().offer(occurrence(regarding=ObjectReference(name=name[:253])), 0.0)
+    assert isinstance(create, Create)
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*", create.name)
+    assert len(create.name) <= 253
 
 
 @pytest.mark.parametrize("text", ["x" * 5000, "é" * 5000, "\U0001f600" * 5000, "x" * 1023 + "é"])
@@ -237,6 +274,33 @@ def test_body_holds_everything_the_api_demands() -> None:
     assert "series" not in body
     again = event_body(Create("web-0.2", event, count=5), "slurm-operator", "host")
     assert again["series"] == {"count": 5, "lastObservedTime": "2026-01-01T00:00:00.000000Z"}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (ConnectionFailed("cut"), Fate.STOP),
+        (DeadlineExceeded("late"), Fate.STOP),
+        (CredentialsError("no token file"), Fate.STOP),
+        (TooManyRequests("later", status=429), Fate.STOP),
+        (Unauthorized("who", status=401), Fate.STOP),
+        (ServerError("webhook", status=500), Fate.LATER),
+        (ServerError("unavailable", status=503), Fate.LATER),
+        (Forbidden("no", status=403), Fate.REFUSED),
+        (BadRequest("what", status=400), Fate.REFUSED),
+        (FencedError("lease"), Fate.REFUSED),
+    ],
+)
+def test_what_a_failure_means(error: KubeError, expected: Fate) -> None:
+    """Only what concerns every event stops the sending, and an event is given up by its own count."""
+    assert fate(error) is expected
+    assert fate(error, 11) is expected
+    assert fate(error, 12) is (Fate.REFUSED if expected is Fate.REFUSED else Fate.EXHAUSTED)
+
+
+def test_pauses_grow_and_stay_bounded() -> None:
+    """However often it failed, the pause is finite and at most half a minute."""
+    assert [backoff(failures) for failures in (1, 2, 3, 4, 5, 5000)] == [2.0, 4.0, 8.0, 16.0, 30.0, 30.0]
 
 
 class EventStorm(RuleBasedStateMachine):
@@ -280,7 +344,7 @@ class EventStorm(RuleBasedStateMachine):
         self.now += seconds
         for patch in self.correlator.due(self.now):
             if lost:
-                self.correlator.unsent(patch)
+                self.correlator.unsent(patch, self.now)
             else:
                 assert patch.count > self.shown[patch.name]
                 self.shown[patch.name] = patch.count

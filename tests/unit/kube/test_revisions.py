@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import copy
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from slurm_operator.kube.models import ControllerRevision
 from slurm_operator.kube.revisions import (
+    data_digest,
     go_json,
     hash_of,
     hash_revision,
@@ -19,6 +21,7 @@ from slurm_operator.kube.revisions import (
     same_data,
     sorted_revisions,
 )
+from slurm_operator.kube.semantics import canonical_quantity
 
 MINIMAL: dict[str, Any] = {
     "spec": {
@@ -195,7 +198,12 @@ def test_hash_of_a_revision_without_label_is_the_end_of_its_name() -> None:
         ({"limits": {"x": "1e3"}}, {"limits": {"x": "1k"}}),
         ({"emptyDir": {"sizeLimit": "1024Ki"}}, {"emptyDir": {"sizeLimit": "1Mi"}}),
         ({"resourceFieldRef": {"divisor": "0"}}, {"resourceFieldRef": {}}),
+        ({"resourceFieldRef": {"divisor": "0m"}}, {"resourceFieldRef": {"divisor": 0}}),
+        ({"limits": {"x": "1e100"}}, {"limits": {"x": "10e99"}}),
         ({"replicas": 1}, {"replicas": 1.0}),
+        ({"nodeSelector": {}}, {}),
+        ({"metadata": {"labels": {}, "annotations": None, "creationTimestamp": None}}, {}),
+        ({"nodeSelector": {"a": "b", "c": None}}, {"nodeSelector": {"a": "b"}}),
     ],
 )
 def test_different_spellings_mean_the_same(left: Any, right: Any) -> None:
@@ -219,6 +227,14 @@ def test_different_spellings_mean_the_same(left: Any, right: Any) -> None:
         ({"image": "1"}, {"image": "1.0"}),
         ({"limits": {"cpu": "one"}}, {"limits": {"cpu": "two"}}),
         ({"limits": {"cpu": "1.2.3"}}, {"limits": {"cpu": "1.2.4"}}),
+        ({"limits": {"cpu": "1e9999999"}}, {"limits": {"cpu": "1e9999998"}}),
+        ({"limits": {"cpu": "1e-9999999"}}, {"limits": {"cpu": "0"}}),
+        ({"limits": {"cpu": "1e" + "9" * 5000}}, {"limits": {"cpu": "1"}}),
+        ({"limits": {"cpu": "1." + "0" * 70 + "1"}}, {"limits": {"cpu": "1"}}),
+        ({"limits": {"cpu": "0"}}, {"limits": {}}),
+        ({"name": "0"}, {}),
+        ({"status": ""}, {}),
+        ({"resources": 0}, {}),
     ],
 )
 def test_different_meanings_are_told_apart(left: Any, right: Any) -> None:
@@ -230,6 +246,58 @@ def test_zero_fields_are_the_callers_business() -> None:
     """A field that the caller names is absent when it is zero, and only then."""
     assert same_data({"ordinalPadding": 0}, {}, zero_fields=["ordinalPadding"])
     assert not same_data({"ordinalPadding": 3}, {}, zero_fields=["ordinalPadding"])
+    assert not same_data({"key": "0"}, {}, zero_fields=["key"])
+    assert not same_data({"labels": {"key": ""}}, {}, zero_fields=["key"])
+
+
+USER_MAPS = (
+    ("template", "metadata", "labels"),
+    ("template", "metadata", "annotations"),
+    ("template", "spec", "nodeSelector"),
+    ("slurmd", "resources", "limits"),
+)
+# Keys and values that other rules know in other places, and any other.
+KEYS = st.sampled_from(
+    ["name", "status", "spec", "metadata", "divisor", "resources", "labels", "limits", "key"]
+) | st.text(min_size=1)
+VALUES = st.sampled_from(["", "0", "{}", "null"]) | st.text()
+
+
+@given(where=st.sampled_from(USER_MAPS), key=KEYS, value=VALUES, other=VALUES)
+def test_no_entry_of_a_users_map_is_overlooked(
+    where: tuple[str, ...], key: str, value: str, other: str
+) -> None:
+    """Adding, changing or removing a label, an annotation, a selector or a limit is always a change."""
+    added, changed = copy.deepcopy(RICH), copy.deepcopy(RICH)
+    for data, text in ((added, value), (changed, other)):
+        target = data["spec"]
+        for step in where:
+            target = target[step]
+        target[key] = text
+    zero_fields = ["key", "ordinalPadding"]
+    before = RICH["spec"]
+    for step in where:
+        before = before[step]
+    quantities = where[-1] == "limits"
+    assert same_data(added, RICH, zero_fields=zero_fields) == _same_entry(before.get(key), value, quantities)
+    assert same_data(added, changed, zero_fields=zero_fields) == _same_entry(value, other, quantities)
+
+
+def _same_entry(left: str | None, right: str, quantities: bool) -> bool:  # noqa: FBT001 - what kind of map
+    if quantities and left is not None:
+        return bool(canonical_quantity(left) == canonical_quantity(right))
+    return left == right
+
+
+def test_the_digest_is_that_of_the_meaning() -> None:
+    """Spellings of one meaning have one digest, and a change has another."""
+    spelled = copy.deepcopy(RICH)
+    spelled["spec"]["slurmd"]["resources"]["limits"]["cpu"] = 3.5
+    changed = copy.deepcopy(RICH)
+    changed["spec"]["slurmd"]["resources"]["limits"]["cpu"] = 3
+    assert data_digest(spelled) == data_digest(RICH)
+    assert data_digest(changed) != data_digest(RICH)
+    assert data_digest({"a": 1}) != data_digest({"a": True})
 
 
 def test_order_is_by_number_then_age_then_name() -> None:

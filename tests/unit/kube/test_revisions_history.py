@@ -104,13 +104,34 @@ def test_orphans_with_our_labels_are_adopted() -> None:
 
 
 def test_revisions_of_others_are_ignored() -> None:
-    """Neither use nor touch a revision that another object controls, or an orphan without our labels."""
+    """Neither use nor touch a revision that another object controls, or an orphan that is not ours."""
     foreign = stored({"a": 1}, ownerReferences=[{**OWNER.reference(), "uid": "other"}])
-    orphan = stored({"a": 1}, ownerReferences=[], labels={})
-    decided = plan([foreign, orphan], {"a": 1})
+    other_content = stored({"a": 2}, ownerReferences=[], labels={})
+    other_name = stored({"a": 1}, name="other-abc", ownerReferences=[], labels={})
+    decided = plan([foreign, other_content, other_name], {"a": 1}, trusted=hash_of(other_content))
     assert decided.create is not None
     assert decided.patches == ()
     assert decided.delete == ()
+    assert decided.current_hashes == frozenset()
+
+
+def test_an_orphan_with_our_name_and_content_is_adopted() -> None:
+    """A revision that lost its controller and never had our labels is ours when it says what we want."""
+    orphan = stored({"a": 1}, ownerReferences=[], labels={}, resourceVersion="7")
+    decided = plan([orphan], {"a": 1})
+    assert decided.current is orphan
+    (patch,) = decided.patches
+    assert patch.body["metadata"]["ownerReferences"] == [OWNER.reference()]
+    assert patch.body["metadata"]["labels"] == {**LABELS, HASH_LABEL: hash_of(orphan)}
+    assert patch.body["metadata"]["resourceVersion"] == "7"
+
+
+def test_the_revision_that_the_status_names_comes_before_newer_equals() -> None:
+    """Among equals the status decides, unless pods carry another one."""
+    first = stored({"a": 1}, 1, name="compute-first", labels={**LABELS, HASH_LABEL: "first"})
+    second = stored({"a": 1}, 2, name="compute-second", labels={**LABELS, HASH_LABEL: "second"})
+    assert plan([first, second], {"a": 1}, trusted="first").current is first
+    assert plan([first, second], {"a": 1}, trusted="first", live={"second"}).current is second
 
 
 def test_a_revision_being_deleted_is_not_used() -> None:
