@@ -4,7 +4,8 @@ Go accepts `-flag` and `--flag`, `--flag=value` and `--flag value`; a boolean fl
 `=` and is true without one. `normalise` brings all of that into the one form `--flag=value`, which argparse
 then checks and documents. A mistake ends with one line that names the flag and says what is allowed, and with
 exit code 2. Namespaces and addresses are checked here, not where they are used, so that a typing error shows
-itself at the start and not at the first failover.
+itself at the start and not at the first failover. The values of the zap flags are read in any case, as
+controller-runtime reads them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from slurm_operator.kube.address import Address, parse_address
 from slurm_operator.kube.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions, parse_level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 USAGE_ERROR = 2
 
@@ -29,6 +30,9 @@ _TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 _FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
 # Beyond this the API server is the limit, and the value is most likely a typing error.
 _MOST_WORKERS = 1000
+_METRICS_ADDRESS = ":8080"
+# controller-runtime reads `nanos` and calls it `nano` in its help: people have written both.
+_TIME_ENCODING_ALIASES = {"nano": "nanos"}
 
 WORKERS = ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token")
 
@@ -106,7 +110,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
     )
     servers = parser.add_argument_group("servers (an address is host:port or :port; 0 disables)")
     _value(servers, "health-addr", ":8081", _address, "ADDR", "where /healthz and /readyz listen")
-    _value(servers, "metrics-addr", ":8080", _address, "ADDR", "where /metrics listens")
+    _value(servers, "metrics-addr", _METRICS_ADDRESS, _metrics_address, "ADDR", "where /metrics listens")
     _boolean(servers, "metrics-secure", "serve /metrics over TLS, to those whom the API server allows")
     _boolean(servers, "enable-http2", "accepted for compatibility; these servers speak HTTP/1.1 only")
     _boolean(servers, "profile", "serve stacks, profiles and memory under /debug/pprof/")
@@ -125,7 +129,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         logging,
         "zap-time-encoding",
         "rfc3339",
-        _choice(TIME_ENCODINGS),
+        _choice(TIME_ENCODINGS, _TIME_ENCODING_ALIASES),
         "NAME",
         f"one of {', '.join(TIME_ENCODINGS)}",
     )
@@ -150,7 +154,7 @@ def manager_options(parsed: argparse.Namespace) -> ManagerOptions:
             encoder=parsed.zap_encoder or None,
             level=parsed.zap_log_level,
             stacktrace_level=LEVELS[parsed.zap_stacktrace_level] if parsed.zap_stacktrace_level else None,
-            time_encoding=parsed.zap_time_encoding,
+            time_encoding=parsed.zap_time_encoding or "rfc3339",
         ),
     )
 
@@ -221,6 +225,11 @@ def _address(text: str) -> Address | None:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
+def _metrics_address(text: str) -> Address | None:
+    # controller-runtime's rule for this one server: empty is the default, only 0 switches it off.
+    return _address(text or _METRICS_ADDRESS)
+
+
 def _level(text: str) -> int | None:
     try:
         return parse_level(text) if text else None
@@ -234,11 +243,12 @@ def _count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"want a whole number from 1 to {_MOST_WORKERS}, not {text!r}")
 
 
-def _choice(allowed: tuple[str, ...]) -> Callable[[str], str]:
+def _choice(allowed: tuple[str, ...], aliases: Mapping[str, str] | None = None) -> Callable[[str], str]:
     def choose(text: str) -> str:
-        if text and text not in allowed:
+        name = (aliases or {}).get(text.lower(), text.lower())
+        if name and name not in allowed:
             raise argparse.ArgumentTypeError(f"want one of {', '.join(allowed)}, not {text!r}")
-        return text
+        return name
 
     return choose
 

@@ -50,7 +50,7 @@ def test_every_flag_has_its_effect() -> None:
         "--zap-encoder=json",
         "--zap-log-level=error",
         "--zap-stacktrace-level=panic",
-        "--zap-time-encoding=nano",
+        "--zap-time-encoding=nanos",
         *(f"--{name}-workers={count}" for count, name in enumerate(options().workers, 2)),
     )
     assert given.kubeconfig == "/k"
@@ -68,7 +68,7 @@ def test_every_flag_has_its_effect() -> None:
         logging.ERROR,
         logging.CRITICAL,
     )
-    assert given.log.time_encoding == "nano"
+    assert given.log.time_encoding == "nanos"
 
 
 @pytest.mark.parametrize("dashes", ["-", "--"])
@@ -106,6 +106,33 @@ def test_empty_values_mean_the_default() -> None:
     )
     assert (given.namespaces, given.leader_elect_namespace, given.kubeconfig) == ((), "", None)
     assert given.log.effective_level == logging.INFO
+    assert options("--zap-time-encoding=", "--zap-stacktrace-level=").log == options().log
+
+
+def test_an_empty_address_is_what_controller_runtime_makes_of_it() -> None:
+    """Empty is the default for the metrics and off for the health probes; 0 is off for both."""
+    given = options("--metrics-addr=", "--health-addr=")
+    assert (given.metrics, given.health) == (Address("", 8080), None)
+    given = options("--metrics-addr=0", "--health-addr=0")
+    assert (given.metrics, given.health) == (None, None)
+
+
+@pytest.mark.parametrize("level", ["warn", "WARN", "Warn"])
+@pytest.mark.parametrize("encoder", ["console", "CONSOLE", "Console"])
+@pytest.mark.parametrize(
+    ("encoding", "expected"),
+    [("ISO8601", "iso8601"), ("RFC3339Nano", "rfc3339nano"), ("Nanos", "nanos"), ("nano", "nanos")],
+)
+def test_zap_values_are_read_in_any_case(level: str, encoder: str, encoding: str, expected: str) -> None:
+    """Encoders, levels and time encodings may be written in capitals, and nanoseconds as nano or nanos."""
+    given = options(
+        f"--zap-log-level={level}",
+        f"--zap-stacktrace-level={level}",
+        f"--zap-encoder={encoder}",
+        f"--zap-time-encoding={encoding}",
+    ).log
+    assert (given.level, given.stacktrace_level) == (logging.WARNING, logging.WARNING)
+    assert (given.encoder, given.time_encoding) == ("console", expected)
 
 
 def test_profile_address_alone_opens_nothing() -> None:

@@ -5,10 +5,14 @@ whether the user may `get` the non-resource URL. Answers are kept for a short wh
 so that a scrape every few seconds costs no round trip, a revoked token stops working soon, and a client that
 insists on a bad token costs one review in ten seconds. A review that failed is no answer: nothing is allowed
 and nothing is remembered.
+
+Anybody who reaches the port can invent tokens, each worth a review. Only a few are asked for at a time, so
+that they wait for each other and not in front of the reconcilers, whose requests take the same way.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from enum import Enum
@@ -23,6 +27,8 @@ _ALLOW_SECONDS = 60.0
 _DENY_SECONDS = 10.0
 _CACHE_SIZE = 1024
 _REVIEW_SECONDS = 5.0
+# Well below the requests a client sends at the same time.
+_REVIEWS_AT_ONCE = 4
 
 _TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105 - a path, not a password
 _ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -94,6 +100,7 @@ class Authorizer:
     def __init__(self, client: Client) -> None:
         self._client = client
         self._cache = VerdictCache()
+        self._slots = asyncio.Semaphore(_REVIEWS_AT_ONCE)
 
     async def review(self, authorization: str, path: str, now: float) -> Verdict:
         """Judge an Authorization header; raises KubeError when the API server cannot be asked."""
@@ -103,9 +110,14 @@ class Authorizer:
             return Verdict.UNAUTHENTICATED
         key = hashlib.sha256(f"{path}\0{token}".encode()).digest()
         verdict = self._cache.get(key, now)
-        if verdict is None:
-            verdict = await self._ask(token, path)
-            self._cache.put(key, verdict, now)
+        if verdict is not None:
+            return verdict
+        async with self._slots:
+            # Whoever came with the same token and waited less has the answer by now.
+            verdict = self._cache.get(key, now)
+            if verdict is None:
+                verdict = await self._ask(token, path)
+                self._cache.put(key, verdict, now)
         return verdict
 
     async def _ask(self, token: str, path: str) -> Verdict:

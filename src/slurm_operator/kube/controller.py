@@ -2,7 +2,9 @@
 
 A reconciler is a coroutine function: `None` means the object is as it should be, `Requeue(after)` asks for
 another look, an exception means it did not work. Whatever it raises concerns its own key only: it is logged,
-counted, and the key comes back after its backoff. A success, also one with a requeue, forgets the backoff.
+counted, and the key comes back after its backoff. A success, also one that asks for another look later,
+forgets the backoff. One that asks for another look at once (`after` is zero, or a time already over) is paced
+by the backoff and does not forget it: a reconciler that always asks for it slows down instead of spinning.
 
 Each call runs as a task of its own. That gives it a deadline; it gives the watchdog something to look at; and
 it lets a worker walk away from a call which ignores cancellation. Such a key stays in work, since running it
@@ -51,7 +53,10 @@ _WATCHDOG_TICK = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Ask for another look at the key after this many seconds, although nothing went wrong."""
+    """Ask for another look at the key after this many seconds, although nothing went wrong.
+
+    Zero or less means as soon as the key's backoff allows; it grows until the key succeeds without that.
+    """
 
     after: float
 
@@ -282,15 +287,16 @@ class Controller:
             self._fail(call, wrong)
             return
         self._fence_reported = False
-        self.queue.forget(call.key)
         if result is None:
             self._results["success"].inc()
+            self.queue.forget(call.key)
         elif result.after > 0:
             self._results["requeue_after"].inc()
+            self.queue.forget(call.key)
             self.queue.add_after(call.key, result.after)
         else:
             self._results["requeue"].inc()
-            self.queue.add(call.key)
+            self.queue.add_rate_limited(call.key)
 
     def _fail(self, call: _Call, error: BaseException) -> None:
         self._errors.inc()

@@ -6,9 +6,10 @@ single `write(2)`, so that lines of two threads never mix. Records of the standa
 (asyncio, aiohttp) take the same way. The keys are zap's (`level`, `ts`, `logger`, `msg`, `error`,
 `stacktrace`), so log pipelines built for the Go operator keep working.
 
-Secrets are caught twice: by the name of the key, in nested data too, and by the look of the text in the
-finished line (JSON web tokens, bearer headers, PEM private keys), because an error message can carry what no
-key announces.
+Secrets are caught twice (see `redaction`): by the name of the key, in nested data too, and by the look of the
+text, because an error message can carry what no key announces. Text is scrubbed value by value and before it
+is cut to length: what is hidden then never takes a part of the line's own form with it, and a secret is never
+cut so that it no longer looks like one.
 
 Logging never raises: a line that cannot be rendered is replaced by one that says so, a line that cannot be
 written is lost.
@@ -19,10 +20,10 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import re
 import sys
 import time
 import traceback
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Literal
@@ -31,15 +32,33 @@ import msgspec
 import structlog
 
 from slurm_operator.kube.meta import Key, Object
+from slurm_operator.kube.redaction import REDACTED, is_secret, scrub
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, MutableMapping
+    from collections.abc import Iterable, MutableMapping
+
+__all__ = [
+    "ENCODERS",
+    "LEVELS",
+    "REDACTED",
+    "TIME_ENCODINGS",
+    "Encoder",
+    "LogOptions",
+    "Renderer",
+    "Sink",
+    "TimeEncoding",
+    "configure",
+    "encode_time",
+    "parse_level",
+    "redact",
+    "scrub",
+]
 
 Encoder = Literal["json", "console"]
-TimeEncoding = Literal["epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano"]
+TimeEncoding = Literal["epoch", "millis", "nanos", "iso8601", "rfc3339", "rfc3339nano"]
 
 ENCODERS: tuple[Encoder, ...] = ("json", "console")
-TIME_ENCODINGS: tuple[TimeEncoding, ...] = ("epoch", "millis", "nano", "iso8601", "rfc3339", "rfc3339nano")
+TIME_ENCODINGS: tuple[TimeEncoding, ...] = ("epoch", "millis", "nanos", "iso8601", "rfc3339", "rfc3339nano")
 LEVELS: Mapping[str, int] = {
     "debug": logging.DEBUG,
     "info": logging.INFO,
@@ -49,8 +68,6 @@ LEVELS: Mapping[str, int] = {
 }
 # At this verbosity (`--zap-log-level=2` and up) the libraries' own debug records are shown as well.
 LIBRARIES_TOO = logging.NOTSET
-
-REDACTED = "[redacted]"
 
 _ZAP_NAMES = {"warning": "warn", "critical": "fatal", "exception": "error"}
 _LEVEL_BY_METHOD = {
@@ -65,24 +82,12 @@ _LEVEL_BY_METHOD = {
 # The keys zap writes itself: a caller's value under the same name must not overwrite them.
 _RESERVED = frozenset({"level", "ts", "logger", "msg", "stacktrace"})
 
-_SECRET_KEY = re.compile(
-    r"(?:^|_)(?:token|password|passwd|passphrase|authorization|credentials?|cookie|jwt|bearer"
-    r"|private_key|key_data|signing_key|auth_key)$"
-)
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_SECRET_HINTS = ("eyJ", "ZXlK", "earer", "PRIVATE KEY")
-_SECRET_TEXT = re.compile(
-    r"eyJ[\w-]{6,}(?:\.[\w-]*){1,4}"  # a JSON web token
-    r"|ZXlK[A-Za-z0-9+/=_-]{16,}"  # the same once more in base64, as Secrets carry it
-    r"|(?<=[Bb]earer )[\w.~+/=-]{8,}"
-    r"|-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)",
-    re.DOTALL,
-)
-
 _MAX_DEPTH = 6
 # A value longer than this is an object dump or a page of HTML; its beginning tells which.
 _MAX_TEXT = 4096
 _MAX_STACK = 32_768
+# What lies beyond is not even looked at; it is cut off in any case.
+_MAX_SCRUBBED = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -177,7 +182,7 @@ class Renderer:
         timestamp = encode_time(time.time_ns(), self._time_encoding)
         name = str(getattr(logger, "name", ""))
         try:
-            message = str(event.pop("event", ""))
+            message = scrub(str(event.pop("event", ""))[:_MAX_SCRUBBED])
             stack = self._traceback(method, event)
             values = redact(event)
         except Exception as error:  # noqa: BLE001 - a value with a broken __str__ must not break its caller
@@ -189,17 +194,17 @@ class Renderer:
             head_line = [str(timestamp), level.upper(), *([name] if name else []), message]
             line = "\t".join([*head_line, *([_to_json(values)] if values else [])])
             line += f"\n{stack.rstrip()}" if stack else ""
-        return scrub(line)
+        return line
 
     def _traceback(self, method: str, event: MutableMapping[str, Any]) -> str:
         error = _exception(event.pop("exc_info", None))
         stack_info = event.pop("stack_info", None)
         if error is None:
-            return str(stack_info)[:_MAX_STACK] if isinstance(stack_info, str) else ""
+            return scrub(stack_info)[:_MAX_STACK] if isinstance(stack_info, str) else ""
         event.setdefault("error", error)
         if _LEVEL_BY_METHOD.get(method, logging.INFO) < self._stack_level:
             return ""
-        return "".join(traceback.format_exception(error))[-_MAX_STACK:]
+        return scrub("".join(traceback.format_exception(error)))[-_MAX_STACK:]
 
 
 class _Bridge(logging.Handler):
@@ -224,7 +229,7 @@ def encode_time(nanoseconds: int, encoding: TimeEncoding) -> str | float | int:
             return nanoseconds / 1e9
         case "millis":
             return nanoseconds / 1e6
-        case "nano":
+        case "nanos":
             return nanoseconds
         case "iso8601":
             tail = f".{fraction // 1_000_000:03d}"
@@ -240,23 +245,22 @@ def redact(values: Mapping[str, Any]) -> dict[str, Any]:
     return {f"{key}_" if key in _RESERVED else key: value for key, value in _pairs(values.items(), 0).items()}
 
 
-def scrub(text: str) -> str:
-    """Hide what looks like a token or a private key, wherever it stands in a text."""
-    if not any(hint in text for hint in _SECRET_HINTS):
-        return text
-    return _SECRET_TEXT.sub(REDACTED, text)
-
-
-def is_secret(key: str) -> bool:
-    """Tell whether a key announces a secret value, in snake_case, kebab-case or camelCase."""
-    return _SECRET_KEY.search(_CAMEL.sub("_", key).lower().replace("-", "_")) is not None
-
-
 def _pairs(items: Iterable[tuple[Any, Any]], depth: int) -> dict[str, Any]:
+    pairs = {_text(key): value for key, value in items}
+    hidden = {key for key, value in pairs.items() if _hides(key, value)}
+    # A header or an environment variable of a container: the name stands beside the value, not before it.
+    if isinstance(name := pairs.get("name"), str) and _hides(name, pairs.get("value")):
+        hidden.add("value")
+    if pairs.get("kind") == "Secret":
+        hidden |= pairs.keys() & {"data", "stringData"}
     return {
-        str(key): REDACTED if value and is_secret(str(key)) else _plain(value, depth + 1)
-        for key, value in items
+        scrub(key): REDACTED if key in hidden else _plain(value, depth + 1) for key, value in pairs.items()
     }
+
+
+def _hides(key: str | bytes, value: Any) -> bool:
+    # Where an object is, or which one it is, is no secret: `token=Key("ns", "a")` names a Token.
+    return not isinstance(value, Key | Object) and is_secret(key, value)
 
 
 def _plain(value: Any, depth: int) -> Any:  # noqa: PLR0911 - one return for each shape of data
@@ -268,7 +272,7 @@ def _plain(value: Any, depth: int) -> Any:  # noqa: PLR0911 - one return for eac
         case str():
             return _shorten(str(value))
         case bytes() | bytearray() | memoryview():
-            return _shorten(bytes(value).decode("utf-8", "backslashreplace"))
+            return _shorten(_text(bytes(value)))
         case Key():
             return str(value)
         case Object():
@@ -279,9 +283,12 @@ def _plain(value: Any, depth: int) -> Any:  # noqa: PLR0911 - one return for eac
 
 
 def _nested(value: Any, depth: int) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return _pairs(value.items(), depth)
     if isinstance(value, list | tuple | set | frozenset):
+        match value:
+            case [str() | bytes() as name, secret] if _hides(name, secret):  # as headers are listed
+                return [_shorten(_text(name)), REDACTED]
         return [_plain(item, depth + 1) for item in value]
     if isinstance(value, msgspec.Struct):
         return _pairs(((name, getattr(value, name)) for name in value.__struct_fields__), depth)
@@ -290,8 +297,13 @@ def _nested(value: Any, depth: int) -> Any:
     return _shorten(str(value))
 
 
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
 def _shorten(text: str) -> str:
-    return text if len(text) <= _MAX_TEXT else f"{text[:_MAX_TEXT]}… ({len(text)} characters)"
+    clean = scrub(text[:_MAX_SCRUBBED])
+    return clean if len(text) <= _MAX_TEXT else f"{clean[:_MAX_TEXT]}… ({len(text)} characters)"
 
 
 def _exception(exc_info: Any) -> BaseException | None:

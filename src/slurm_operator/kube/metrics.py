@@ -1,9 +1,23 @@
 """Every number this process exposes, in one registry.
 
-Dashboards and alerts written for controller-runtime operators must keep working, so what exists there has
-the same name, labels and buckets here: `workqueue_*`, `controller_runtime_*`, `rest_client_*`,
-`leader_election_*`. What an asyncio runtime adds (loop lag, cache sizes, decode errors …) is prefixed
-`slurm_operator_`.
+Dashboards and alerts written for controller-runtime operators must keep working. The same as there, in name,
+labels and (classic) buckets, are the seven `workqueue_*`, `controller_runtime_reconcile_*`,
+`controller_runtime_max_concurrent_reconciles`, `controller_runtime_active_workers`,
+`rest_client_requests_total`, `leader_election_master_status` and the common `process_*`. What differs:
+
+- `workqueue_depth` has no `priority`, a label of newer versions: this queue has no priorities, and a constant
+  would tell nothing. Queries that sum over the label, or select by `name` or `controller`, give the same.
+- `controller_runtime_terminal_reconcile_errors_total` counts errors that are not retried. Here every failure
+  is retried, so there is nothing to count, and an alert on it would be silent for the wrong reason.
+- `leader_election_slowpath_total` counts renewals that had to read the lease first, an inner matter of
+  client-go which controller-runtime does not publish either.
+- `rest_client_request_duration_seconds` exists in the Kubernetes components; name, labels and buckets are
+  theirs.
+- `controller_runtime_reconcile_panics_total` counts exceptions that are no known failure.
+- `go_*` has no meaning here; `python_*` takes its place. The series of webhooks and of client-side rate
+  limiting are left out: this runtime has neither.
+
+What an asyncio runtime adds (loop lag, cache sizes, decode errors …) is prefixed `slurm_operator_`.
 
 The other modules import a collector and use it; nothing here imports them. Label values come from small
 closed sets (kinds, controllers, verbs), never from object names, so that the number of series does not grow
@@ -83,7 +97,9 @@ WORKQUEUE_UNFINISHED_WORK = _gauge(
 WORKQUEUE_LONGEST_RUNNING = _gauge(
     "workqueue_longest_running_processor_seconds", "Age of the key that has been in work longest", *_QUEUE
 )
-WORKQUEUE_RETRIES = _counter("workqueue_retries_total", "Keys added again after a failure", *_QUEUE)
+WORKQUEUE_RETRIES = _counter(
+    "workqueue_retries_total", "Keys added again after a failure or to be looked at again at once", *_QUEUE
+)
 
 # --- controllers
 RECONCILE_TOTAL = _counter(

@@ -184,7 +184,7 @@ class QueueCore(Generic[K]):
 
 
 class WorkQueue(Generic[K]):
-    """A `QueueCore` on the event loop: workers wait for keys, failures back off, everything is measured.
+    """A `QueueCore` on the event loop: workers wait for keys, retries back off, everything is measured.
 
     All methods are to be called from the loop's own thread.
     """
@@ -228,11 +228,11 @@ class WorkQueue(Generic[K]):
         return delay
 
     def forget(self, key: K) -> None:
-        """Let the next failure of the key start from the shortest delay."""
+        """Let the next rate-limited add of the key start from the shortest delay."""
         self._backoff.forget(key)
 
     def retries(self, key: K) -> int:
-        """Return how often in a row the key has failed."""
+        """Return how often the key was added rate-limited since it was last forgotten."""
         return self._backoff.retries(key)
 
     async def get(self) -> K:

@@ -1,8 +1,45 @@
 from __future__ import annotations
 
-import pytest
+import asyncio
 
-from slurm_operator.kube.authz import Verdict, VerdictCache, _User, access_review, token_review
+import pytest
+from aiohttp import web
+
+from slurm_operator.kube.authz import (
+    Authorizer,
+    Verdict,
+    VerdictCache,
+    _User,
+    access_review,
+    token_review,
+)
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import ClientConfig
+
+
+class SlowReviews:
+    """An API server that answers reviews only when told to, and everything else at once."""
+
+    def __init__(self) -> None:
+        self.tokens: list[str] = []
+        self.now = self.most = 0
+        self.four = asyncio.Event()
+        self.answer = asyncio.Event()
+        self.app = web.Application()
+        self.app.add_routes([web.post("/{path:.+}", self._review), web.get("/{path:.+}", self._other)])
+
+    async def _review(self, request: web.Request) -> web.Response:
+        self.tokens.append((await request.json())["spec"]["token"])
+        self.now += 1
+        self.most = max(self.most, self.now)
+        if self.now == 4:
+            self.four.set()
+        await self.answer.wait()
+        self.now -= 1
+        return web.json_response({"status": {"authenticated": False}}, status=201)
+
+    async def _other(self, _request: web.Request) -> web.Response:
+        return web.Response(text="here")
 
 
 @pytest.mark.parametrize(
@@ -47,3 +84,28 @@ def test_reviews_are_the_apis() -> None:
         "extra": {"x": ["y"]},
         "nonResourceAttributes": {"path": "/metrics", "verb": "get"},
     }
+
+
+async def test_invented_tokens_leave_the_client_to_the_reconcilers() -> None:
+    """However many unknown tokens come at once, four reviews are asked for, and other requests pass."""
+    server = SlowReviews()
+    runner = web.AppRunner(server.app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        config = ClientConfig(server=f"http://127.0.0.1:{runner.addresses[0][1]}")
+        async with asyncio.timeout(30), Client(config, max_in_flight=5) as client:
+            authorizer = Authorizer(client)
+            reviews = [
+                asyncio.create_task(authorizer.review(f"Bearer {number % 20}", "/metrics", 0.0))
+                for number in range(60)
+            ]
+            await server.four.wait()
+            assert await client.raw("GET", "/api/v1/anything") == b"here"
+            assert server.now == 4
+            server.answer.set()
+            assert set(await asyncio.gather(*reviews)) == {Verdict.UNAUTHENTICATED}
+    finally:
+        await runner.cleanup()
+    assert server.most == 4
+    assert sorted(server.tokens, key=int) == [str(number) for number in range(20)]

@@ -225,7 +225,7 @@ async def test_a_server_that_names_a_time_is_obeyed() -> None:
 @virtual_time
 async def test_requeue_comes_back_and_forgets_the_backoff() -> None:
     """Requeue(after) is a success: the key comes back after that time, and its backoff is forgotten."""
-    outcomes: list[Any] = [OSError(), OSError(), Requeue(10.0), OSError(), Requeue(0.0), Requeue(-1.0), None]
+    outcomes: list[Any] = [OSError(), OSError(), Requeue(10.0), OSError(), None]
     times: list[float] = []
 
     async def reconcile(_: Key) -> Requeue | None:
@@ -240,12 +240,38 @@ async def test_requeue_comes_back_and_forgets_the_backoff() -> None:
     async with running(controller):
         controller.queue.add(A)
         await asyncio.sleep(600)
-    assert times == [0.0, 1.0, 3.0, 13.0, 14.0, 14.0, 14.0]
+    assert times == [0.0, 1.0, 3.0, 13.0, 14.0]
     results = {
         result: sample("controller_runtime_reconcile_total", controller="requeue", result=result)
         for result in ("success", "error", "requeue", "requeue_after")
     }
-    assert results == {"success": 1, "error": 3, "requeue": 2, "requeue_after": 1}
+    assert results == {"success": 1, "error": 3, "requeue": 0, "requeue_after": 1}
+
+
+@virtual_time
+async def test_a_requeue_at_once_is_paced_by_the_backoff() -> None:
+    """Asking again at once, or at a time already over, waits longer each time; a success resets it."""
+    outcomes = [Requeue(0.0), Requeue(-1.0), Requeue(0.0), None, Requeue(0.0), None]
+    times: list[float] = []
+
+    async def reconcile(_: Key) -> Requeue | None:
+        times.append(now())
+        return outcomes[len(times) - 1]
+
+    controller = Controller("requeue-now", reconcile, backoff=Backoff(1.0, 900.0))
+    async with running(controller):
+        controller.queue.add(A)
+        await asyncio.sleep(50)
+        assert times == [0.0, 1.0, 3.0, 7.0]
+        assert controller.queue.retries(A) == 0
+        controller.queue.add(A)
+        await asyncio.sleep(50)
+    assert times[4:] == [50.0, 51.0]
+    results = {
+        result: sample("controller_runtime_reconcile_total", controller="requeue-now", result=result)
+        for result in ("success", "error", "requeue", "requeue_after")
+    }
+    assert results == {"success": 2, "error": 0, "requeue": 4, "requeue_after": 0}
 
 
 @pytest.mark.parametrize("after", [float("inf"), float("nan")])

@@ -10,7 +10,6 @@ import pytest
 
 from slurm_operator.kube.address import Address, parse_address
 from slurm_operator.kube.health import HealthServer, MetricsServer, report
-from slurm_operator.kube.pprof import ProfileServer, sample
 from slurm_operator.kube.serving import HttpServer, self_signed_context
 
 if TYPE_CHECKING:
@@ -214,56 +213,3 @@ async def test_self_signed_certificate_serves_tls() -> None:
         finally:
             await server.close()
     assert len(seen) == 2
-
-
-async def test_profile_server_shows_tasks_and_threads() -> None:
-    """The task list names each task and the line at which it waits."""
-
-    async def waits_for_godot() -> None:
-        await asyncio.Event().wait()
-
-    task = asyncio.create_task(waits_for_godot(), name="vladimir")
-    async with serving(ProfileServer(LOOPBACK)) as url:
-        _, text = await get(f"{url}/debug/pprof/goroutine")
-        assert "task vladimir" in text
-        assert "waits_for_godot" in text
-        assert "thread MainThread" in text
-        status, index = await get(f"{url}/debug/pprof/")
-        assert status == 200
-        assert "/debug/pprof/heap" in index
-        assert "pytest" in (await get(f"{url}/debug/pprof/cmdline"))[1]
-    task.cancel()
-
-
-async def test_profile_is_collapsed_stacks() -> None:
-    """A profile is one line per stack, frames joined by semicolons, then the number of samples."""
-    async with serving(ProfileServer(LOOPBACK)) as url:
-        status, text = await get(f"{url}/debug/pprof/profile?seconds=0.2")
-        assert status == 200
-        stack, count = text.splitlines()[0].rsplit(" ", 1)
-        assert ";" in stack
-        assert int(count) > 0
-
-
-@pytest.mark.parametrize("seconds", ["0", "-1", "soon", "1e9", "nan"])
-async def test_profile_refuses_odd_durations(seconds: str) -> None:
-    """A profile that could not end in reasonable time is refused."""
-    async with serving(ProfileServer(LOOPBACK)) as url:
-        assert (await get(f"{url}/debug/pprof/profile?seconds={seconds}"))[0] == 400
-
-
-async def test_heap_summary_and_tracing() -> None:
-    """The heap shows types by count, and lines once recording was switched on, until it is switched off."""
-    async with serving(ProfileServer(LOOPBACK)) as url:
-        assert "builtins.dict" in (await get(f"{url}/debug/pprof/heap"))[1]
-        assert (await get(f"{url}/debug/pprof/heap?trace=start"))[0] == 200
-        assert "recorded since trace=start" in (await get(f"{url}/debug/pprof/heap"))[1]
-        assert (await get(f"{url}/debug/pprof/heap?trace=stop"))[0] == 200
-        assert "recorded since" not in (await get(f"{url}/debug/pprof/heap"))[1]
-        assert (await get(f"{url}/debug/pprof/heap?trace=maybe"))[0] == 400
-
-
-async def test_sampling_sees_the_main_thread() -> None:
-    """The sampler counts the stacks of the threads that run while it looks."""
-    counts = await asyncio.to_thread(sample, 0.05, 200)
-    assert any(stack.startswith("MainThread;") for stack in counts)

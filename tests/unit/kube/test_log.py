@@ -51,7 +51,7 @@ def _fail(error: Exception) -> None:
 
 def test_json_keys_are_those_of_zap(lines: Start) -> None:
     """A JSON line has zap's keys first, in zap's order, then the caller's."""
-    read = lines(log.LogOptions(time_encoding="nano"))
+    read = lines(log.LogOptions(time_encoding="nanos"))
     structlog.get_logger("kube.client").warning("slow request", verb="get", key=Key("ns", "a"))
     entry = json.loads(read())
     assert list(entry) == ["level", "ts", "logger", "msg", "verb", "key"]
@@ -147,7 +147,7 @@ def test_console_traceback_follows_the_line(lines: Start) -> None:
     [
         ("epoch", 1730000000.123456789),
         ("millis", 1730000000123.456789),
-        ("nano", 1730000000123456789),
+        ("nanos", 1730000000123456789),
         ("iso8601", "2024-10-27T03:33:20.123Z"),
         ("rfc3339", "2024-10-27T03:33:20Z"),
         ("rfc3339nano", "2024-10-27T03:33:20.123456789Z"),

@@ -77,6 +77,27 @@ def test_buckets_are_those_of_controller_runtime() -> None:
     assert (len(queue), queue[0], queue[-2:]) == (13, "1e-08", ["1000.0", "+Inf"])
 
 
+def test_labels_are_those_of_controller_runtime() -> None:
+    """A query that selects by a label finds our series as it finds those of a Go operator."""
+    labels = {
+        metrics.WORKQUEUE_DEPTH: ("name", "controller"),
+        metrics.WORKQUEUE_ADDS: ("name", "controller"),
+        metrics.RECONCILE_TOTAL: ("controller", "result"),
+        metrics.RECONCILE_TIME: ("controller",),
+        metrics.REST_CLIENT_REQUESTS: ("code", "method", "host"),
+        metrics.REST_CLIENT_DURATION: ("verb", "host"),
+        metrics.LEADER_STATUS: ("name",),
+    }
+    assert {collector: collector._labelnames for collector in labels} == labels
+
+
+def test_nothing_is_announced_that_cannot_happen() -> None:
+    """A counter that could never move is absent: an alert on it must not be silent for ever."""
+    text = metrics.render().decode()
+    assert "controller_runtime_terminal_reconcile_errors_total" not in text
+    assert "leader_election_slowpath_total" not in text
+
+
 def test_the_registry_is_our_own() -> None:
     """What another library registers globally is not exposed under our name."""
     assert metrics.REGISTRY is not prometheus_client.REGISTRY
