@@ -5,8 +5,9 @@ server or refused credentials end it with one line instead of a retry loop that 
 nothing of that kind ends it any more. Missing CRDs do not either: `/readyz` names them, the log says how to
 install them, and the process becomes ready when they appear.
 
-It exits with 0 after SIGTERM or SIGINT, having released its lease, and with 1 when it cannot start or has
-lost the lease. A second signal ends it at once.
+It exits with 0 after SIGTERM or SIGINT, having released its lease, and with 1 when it cannot start, has lost
+the lease, or had to cut off something that ignored its cancellation: nothing waits for that, and the lease
+expires instead of being released. A second signal ends it at once.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from slurm_operator.kube.config import load_config
 from slurm_operator.kube.errors import KubeError, NotFound
 from slurm_operator.kube.health import HealthServer, MetricsServer
 from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.manager import LeaseLost, Manager
+from slurm_operator.kube.manager import Manager
 from slurm_operator.kube.metrics import observe_request
 from slurm_operator.kube.pprof import ProfileServer
 
@@ -73,8 +74,11 @@ async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
         elector = LeaderElector(config, namespace=options.leader_elect_namespace or config.namespace)
     fence = elector.fence if elector else None
     async with Client(config, fence=fence, observe=observe_request) as client:
-        await _greet(client, config)
+        if not await _greet(client, config, stop):
+            return
         health = HealthServer(options.health)
+        if elector is not None:
+            health.add_liveness("lease", elector.stale)
         metrics = MetricsServer(options.metrics, Authorizer(client) if options.metrics_secure else None)
         manager = Manager(
             client, namespaces=options.namespaces, elector=elector, health=health, metrics=metrics
@@ -88,13 +92,17 @@ async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
         await profile.start()
         try:
             await manager.run(stop)
-        except LeaseLost as error:
-            _exit_at_once(error)
+        except Exception as error:
+            if manager.lost or manager.unstoppable:
+                _exit_at_once(error)
+            raise
         finally:
             await profile.close()
+        if manager.unstoppable:
+            _exit_at_once(KubeError(f"cut off, it did not stop: {', '.join(manager.unstoppable)}"))
 
 
-def _exit_at_once(error: LeaseLost) -> NoReturn:
+def _exit_at_once(error: Exception) -> NoReturn:
     """End the process here: an orderly end would wait for a task that ignores its cancellation."""
     _complain(error)
     os._exit(1)
@@ -116,13 +124,22 @@ def _stop_on_signals(stop: asyncio.Event) -> None:
         asyncio.get_running_loop().add_signal_handler(number, caught, number)
 
 
-async def _greet(client: Client, config: ClientConfig) -> None:
-    """Make sure that the API server answers us; say what we are in the first line of the log."""
+async def _greet(client: Client, config: ClientConfig, stop: asyncio.Event) -> bool:
+    """Make sure that the API server answers us, and say what we are; tell whether that came before a stop."""
+    greeting = asyncio.create_task(client.raw("GET", "/version", timeout=_GREETING_SECONDS))
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait({greeting, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if stop.is_set():
+        greeting.cancel()
+        await asyncio.wait({greeting})
+        return False
     try:
-        await client.raw("GET", "/version", timeout=_GREETING_SECONDS)
+        greeting.result()
     except KubeError as error:
         raise KubeError(f"cannot work with the API server {config.server}: {error}") from error
     _log.info("starting", version=slurm_operator.__version__, server=config.server)
+    return True
 
 
 def missing_crds(informers: Iterable[Informer[Any]]) -> list[str]:

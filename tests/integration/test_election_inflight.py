@@ -7,13 +7,18 @@ import base64
 import json
 import signal
 import ssl
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import pytest
 from aiohttp import web
 
-from slurm_operator.kube.client import Client
+from slurm_operator.kube.client import Client, PatchType
 from slurm_operator.kube.config import load_config
+from slurm_operator.kube.errors import ApiError, NotFound, ServerError
+from slurm_operator.kube.lease import LeaderElector
+from slurm_operator.kube.models import ConfigMap, Lease, Pod
 from slurm_operator.kube.serving import self_signed_context
 from tests.integration.programs.running import eventually
 from tests.integration.test_election import journal, writer
@@ -47,7 +52,7 @@ class Gate:
 
 @asynccontextmanager
 async def gate(box: Box, namespace: str) -> AsyncIterator[Gate]:
-    """Put the gate before every update of a ConfigMap in the namespace."""
+    """Put the gate before every creation and update of a ConfigMap in the namespace."""
     kept = Gate()
     app = web.Application()
     app.router.add_post("/", kept.review)
@@ -72,7 +77,7 @@ async def gate(box: Box, namespace: str) -> AsyncIterator[Gate]:
                     {
                         "apiGroups": [""],
                         "apiVersions": ["v1"],
-                        "operations": ["UPDATE"],
+                        "operations": ["CREATE", "UPDATE"],
                         "resources": ["configmaps"],
                     },
                 ],
@@ -113,3 +118,91 @@ async def test_a_write_stuck_in_the_server_does_not_outlive_the_lease(
                 count = len(seen.writes_by("second"))
                 await eventually(lambda: len(seen.writes_by("second")) > count + 20, "the second goes on")
                 assert max(seen.writes_by("first")).version < seen.takeover_by("second")
+
+
+async def test_a_write_that_was_cut_off_keeps_the_lease_from_being_freed(
+    kube_box: Box, kube_namespace: str
+) -> None:
+    """After a write was given up without an answer, stopping leaves the lease to expire; else it is freed."""
+    config = load_config(str(kube_box.kubeconfig))
+    async with Client(config) as plain, gate(kube_box, kube_namespace) as kept:
+        await plain.create(ConfigMap, {"metadata": {"name": "m", "namespace": kube_namespace}})
+        for name, hold, holder in (("cut", "w", "one"), ("whole", "", "")):
+            kept.hold = hold
+            elector = LeaderElector(config, namespace=kube_namespace, name=name, identity="one")
+            async with asyncio.timeout(60), Client(config, fence=elector.fence) as client:
+                await elector.acquire()
+
+                async def write(client: Client = client) -> bool:
+                    patch = {"data": {"writer": "w", "count": str(kept.held)}}
+                    task = asyncio.create_task(
+                        client.patch(ConfigMap, "m", kube_namespace, patch, type=PatchType.MERGE)
+                    )
+                    # The server learns of a new webhook with a delay: until then writes pass.
+                    while kept.hold and not kept.held and not task.done():
+                        await asyncio.wait({task}, timeout=0.05)
+                    if kept.held and kept.hold:
+                        task.cancel()
+                    await asyncio.wait({task})
+                    return task.cancelled() or not kept.hold
+
+                await eventually(write, "a write is cut off, or let through")
+                await elector.release()
+            lease = await plain.get(Lease, name, kube_namespace)
+            assert (lease.spec.holder_identity or "") == holder
+
+
+async def test_every_verb_takes_the_time_limit(kube_box: Box, kube_namespace: str) -> None:
+    """The API server accepts a fenced create, patch, apply, status patch, eviction and delete alike."""
+    body = {"metadata": {"name": "limited", "namespace": kube_namespace}, "data": {"k": "1"}}
+    pod = {
+        "metadata": {"name": "p", "namespace": kube_namespace},
+        "spec": {"containers": [{"name": "c", "image": "c"}]},
+    }
+    async with Client(load_config(str(kube_box.kubeconfig)), fence=lambda: 5.0) as client:
+        await client.create(ConfigMap, body)
+        patch = {"data": {"k": "2"}}
+        patched = await client.patch(ConfigMap, "limited", kube_namespace, patch, type=PatchType.MERGE)
+        assert patched.data == {"k": "2"}
+        applied = await client.apply(ConfigMap, {**body, "data": {"k": "3"}}, force=True)
+        assert applied.data == {"k": "3"}
+        await client.delete(ConfigMap, "limited", kube_namespace)
+        with pytest.raises(NotFound):
+            await client.get(ConfigMap, "limited", kube_namespace)
+        await client.create(Pod, pod)
+        await client.patch_status(Pod, "p", kube_namespace, {"phase": "Pending"})
+        await client.evict("p", kube_namespace)
+        with pytest.raises(NotFound):
+            await client.get(Pod, "p", kube_namespace)
+
+
+async def test_a_create_that_hangs_in_a_webhook_ends_with_its_time(
+    kube_box: Box, kube_namespace: str
+) -> None:
+    """The server itself gives up a create that a webhook holds past the fence's limit; it never lands."""
+    config = load_config(str(kube_box.kubeconfig))
+    async with (
+        Client(config) as plain,
+        Client(config, fence=lambda: 2.0) as fenced,
+        gate(kube_box, kube_namespace) as kept,
+    ):
+
+        async def held() -> bool:
+            # The server learns of a new webhook with a delay: until then creates pass.
+            name = f"held-{kept.held}"
+            dry = {"metadata": {"name": name, "namespace": kube_namespace}, "data": {"writer": "w"}}
+            with suppress(ApiError):
+                await fenced.create(ConfigMap, dry, dry_run=True)
+            return kept.held > 0
+
+        kept.hold = "w"
+        await eventually(held, "the webhook is asked")
+        body = {"metadata": {"name": "late", "namespace": kube_namespace}, "data": {"writer": "w"}}
+        with pytest.raises(ServerError) as caught:
+            await fenced.create(ConfigMap, body, timeout=60.0)
+        assert caught.value.status == HTTPStatus.GATEWAY_TIMEOUT
+        kept.open.set()
+        await plain.create(ConfigMap, {"metadata": {"name": "next", "namespace": kube_namespace}})
+        names = {found.metadata.name for found in (await plain.list(ConfigMap, kube_namespace)).items}
+        assert "next" in names
+        assert "late" not in names

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,10 +22,12 @@ from slurm_operator.kube.models import ConfigMap, Lease
 from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    import ssl
+    from collections.abc import AsyncIterator, Callable, Mapping
     from pathlib import Path
 
     from kubebox import Box
+    from slurm_operator.kube.auth import Auth
 
 NAME = "elected"
 
@@ -136,6 +140,63 @@ async def test_release_frees_the_lease(config: ClientConfig, client: Client, kub
         with pytest.raises(FencedError, match=f"lease {kube_namespace}/{NAME}"):
             elector.fence()
         assert status() == 0
+
+
+async def test_a_lease_left_to_expire_is_not_freed_and_not_renewed(
+    config: ClientConfig, client: Client, kube_namespace: str
+) -> None:
+    """Stopping without freeing ends the renewals at once; the next one leads when the lease has run out."""
+    async with (
+        candidate(config, kube_namespace, "a") as first,
+        candidate(config, kube_namespace, "b") as second,
+    ):
+        await leads(first)
+        await first.release(free=False)
+        with pytest.raises(FencedError):
+            first.fence()
+        left = await client.get(Lease, NAME, kube_namespace)
+        assert left.spec.holder_identity == "a"
+        await leads(second)
+        taken = await client.get(Lease, NAME, kube_namespace)
+        assert (taken.spec.holder_identity, taken.spec.lease_transitions) == ("b", 1)
+
+
+class Stalling:
+    """Credentials that come from a thread which, when told so, does not answer: a resolver, say."""
+
+    def __init__(self, real: Auth) -> None:
+        self._real = real
+        self.stalls = False
+        self.answers = threading.Event()
+
+    async def headers(self) -> Mapping[str, str]:
+        if self.stalls:
+            await asyncio.to_thread(self.answers.wait)
+        return await self._real.headers()
+
+    async def refresh(self, refused: Mapping[str, str] | None = None) -> bool:
+        return await self._real.refresh(refused)
+
+    async def tls(self, configured: ssl.SSLContext | None) -> ssl.SSLContext | None:
+        return await self._real.tls(configured)
+
+
+async def test_a_loss_is_told_while_a_worker_thread_still_hangs(
+    config: ClientConfig, kube_namespace: str
+) -> None:
+    """Whatever a thread of the elector's loop waits for, the main loop learns of the lost lease."""
+    auth = Stalling(config.auth)
+    async with candidate(replace(config, auth=auth), kube_namespace) as elector:
+        await leads(elector)
+        auth.stalls = True
+        try:
+            async with asyncio.timeout(30):
+                await elector.lost.wait()
+            assert elector._thread is not None
+            assert elector._thread.is_alive()
+            assert status() == 0
+        finally:
+            auth.answers.set()
 
 
 async def test_the_second_waits_for_the_first(

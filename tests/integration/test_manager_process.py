@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -11,7 +12,14 @@ import aiohttp
 import pytest
 import yaml
 
-from tests.integration.programs.running import LOOPBACK_FLAGS, MANAGER, Process, eventually, install_crds
+from tests.integration.programs.running import (
+    LOOPBACK_FLAGS,
+    MANAGER,
+    PROGRAMS,
+    Process,
+    eventually,
+    install_crds,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,6 +216,54 @@ async def test_profile_server(kube_box: Box, tmp_path: Path) -> None:
 
 
 # --- ends
+
+
+async def test_a_signal_during_the_greeting_is_obeyed(tmp_path: Path) -> None:
+    """While the API server does not answer the first question, SIGTERM ends the process with 0."""
+    asked = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    config = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "silent", "user": "u"}}],
+        "clusters": [{"name": "silent", "cluster": {"server": address}}],
+        "users": [{"name": "u", "user": {}}],
+    }
+    path = tmp_path / "kubeconfig"
+    path.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Config", **config}))
+    async with server:
+        with manager(None, tmp_path, f"--kubeconfig={path}") as process:
+            async with asyncio.timeout(30):
+                await asked.wait()
+            process.signal(signal.SIGTERM)
+            assert await process.ended() == 0, process.text()
+            assert "cannot work with" not in process.text()
+
+
+async def test_what_does_not_stop_is_cut_off_and_the_lease_expires(
+    kube_box: Box, kube_namespace: str, tmp_path: Path
+) -> None:
+    """What ignores its cancellation does not keep the process: it ends with 1 and the lease is not freed."""
+    install_crds(kube_box)
+    program = [str(PROGRAMS / "stubborn.py"), "manager", *LOOPBACK_FLAGS]
+    flags = ["--leader-elect", f"--leader-elect-namespace={kube_namespace}"]
+    with Process(kube_box, tmp_path / "stubborn.log", [*program, *flags]) as process:
+        await eventually(lambda: process.logged("controllers started"), "it leads")
+        assert "[+]lease ok" in (await process.get("health", "/healthz?verbose"))[1]
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 1
+        assert process.logged("not everything stopped: the lease is left to expire", still=["mule"])
+        assert process.logged("lease released") is None
+        assert "did not stop: mule" in process.text().splitlines()[-1]
+    holder = "jsonpath={.spec.holderIdentity}"
+    assert kube_box.kubectl("get", "lease", "slurm-operator", "-n", kube_namespace, "-o", holder)
 
 
 async def test_a_lost_lease_ends_the_process(kube_box: Box, kube_namespace: str, tmp_path: Path) -> None:

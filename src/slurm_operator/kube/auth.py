@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # The kubelet renews a projected token at 80 % of its life, which is at least 10 minutes.
 CACHE_SECONDS = 60.0
+# Longer than a request takes: one that began before a certificate was renewed has been refused by then.
+_RECENT_SECONDS = 60.0
 
 
 class Auth(Protocol):
@@ -70,6 +72,14 @@ class FixedHeaders:
 def anonymous() -> Auth:
     """Return credentials for a server that asks for none, or for a client certificate alone."""
     return FixedHeaders()
+
+
+def clean_token(token: str) -> str:
+    """Return a token without the white space around it; raise ValueError if no header can carry it."""
+    token = token.strip()
+    if not (token.isascii() and token.isprintable()) or " " in token:
+        raise ValueError("holds spaces, line breaks or other characters that no token has; give one line")
+    return token
 
 
 def bearer_token(token: str) -> Auth:
@@ -114,10 +124,13 @@ class TokenFile:
         with self._lock:
             problem = "the file is empty; it must hold one bearer token"
             try:
-                token = self.path.read_text(encoding="utf-8").strip()
+                token = clean_token(self.path.read_text(encoding="utf-8"))
             except (OSError, UnicodeDecodeError) as error:
                 token = ""
                 problem = f"the token cannot be read ({type(error).__name__}); mount it or fix tokenFile"
+            except ValueError as error:
+                token = ""
+                problem = f"the token {error}"
             if token:
                 self._token = token
                 self._read_at = time.monotonic()
@@ -138,6 +151,7 @@ class CertificateFiles:
     _context: ssl.SSLContext | None = field(default=None, repr=False)
     _stamps: tuple[tuple[int, int], ...] = field(default=(), repr=False)
     _checked_at: float = field(default_factory=time.monotonic, repr=False)
+    _loaded_at: float = field(default=float("-inf"), repr=False)
 
     def __post_init__(self) -> None:
         self._stamps = self._stat()
@@ -148,8 +162,10 @@ class CertificateFiles:
 
     async def refresh(self, refused: Mapping[str, str] | None = None) -> bool:
         """Load the files again if they changed, and refresh the inner credentials."""
-        changed = self._reload()
-        return await self.inner.refresh(refused) or changed
+        self._reload()
+        # Of several requests refused together, the first one loads the files, and all may try again.
+        recent = time.monotonic() - self._loaded_at < _RECENT_SECONDS
+        return await self.inner.refresh(refused) or recent
 
     async def tls(self, configured: ssl.SSLContext | None) -> ssl.SSLContext | None:
         """Return a context with the newest certificate; a new context makes new connections."""
@@ -157,19 +173,19 @@ class CertificateFiles:
             self._reload()
         return await self.inner.tls(self._context or configured)
 
-    def _reload(self) -> bool:
+    def _reload(self) -> None:
         with self._lock:
             self._checked_at = time.monotonic()
             stamps = self._stat()
             if stamps == self._stamps:
-                return False
+                return
             try:
                 self._context = self.load()
             except ConfigError:
                 # Caught between the writes of certificate and key: the old pair stays until they fit again.
-                return False
+                return
             self._stamps = stamps
-            return True
+            self._loaded_at = time.monotonic()
 
     def _stat(self) -> tuple[tuple[int, int], ...]:
         found = []

@@ -7,8 +7,8 @@ client-go's default controller rate limiter: 5 ms doubling up to 1000 s per key;
 bursts of 100 over all keys.
 
 Everything here is pure: the time is an argument and nothing is random. A key costs memory only between its
-first failure and `forget`, which the controller calls after every success; that includes the reconcile that
-finds its object deleted.
+first failure and `forget`, which the controller calls after a success; that includes the reconcile that finds
+its object deleted, but not a requeue at once.
 """
 
 from __future__ import annotations

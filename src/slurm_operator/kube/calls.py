@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 _METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+# Resources whose bodies are secret: keys and passwords, tokens to check, tokens to issue.
+_SECRET_RESOURCES = frozenset({"secrets", "tokenreviews", "token"})
 _METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
@@ -111,6 +113,32 @@ def create_call(
         encode(typed(resource, body)),
         fenced=True,
         secret=_holds_secrets(resource),
+    )
+
+
+def raw_call(
+    method: str,
+    path: str,
+    query: Mapping[str, str] | None,
+    body: object,
+    content_type: str,
+    *,
+    fenced: bool,
+    secret: bool | None,
+) -> Call:
+    """Return the call to any path; unless told, a path that names a secret resource is taken to be one."""
+    method = method.upper()
+    return Call(
+        method,
+        method.lower(),
+        f"{method} {path}",
+        path,
+        path,
+        query,
+        None if body is None else body if isinstance(body, bytes) else encode(body),
+        content_type,
+        fenced=fenced and method != "GET",
+        secret=not _SECRET_RESOURCES.isdisjoint(path.split("/")) if secret is None else secret,
     )
 
 

@@ -22,6 +22,7 @@ from slurm_operator.kube.calls import (
     collection_call,
     create_call,
     object_call,
+    raw_call,
     selection,
     typed,
     write_query,
@@ -38,7 +39,6 @@ from slurm_operator.kube.wire import (
     decode_event,
     decode_object,
     decode_page,
-    encode,
 )
 
 if TYPE_CHECKING:
@@ -363,23 +363,15 @@ class Client:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
         fenced: bool = True,
+        secret: bool | None = None,
         timeout: float | None = None,
     ) -> bytes:
-        """Send any request and return the body; `fenced=False` is for reviews: POSTs that change nothing."""
-        method = method.upper()
-        call = Call(
-            method,
-            method.lower(),
-            f"{method} {path}",
-            path,
-            path,
-            query,
-            None if body is None else body if isinstance(body, bytes) else encode(body),
-            content_type,
-            fenced=fenced and method != "GET",
-            # What a raw path leads to is not known here: assume that it may hold secrets.
-            secret="/secrets" in path,
-        )
+        """Send any request and return the body.
+
+        `fenced=False` is for reviews: POSTs that change nothing. `secret` tells whether the body may hold
+        secrets, so that errors do not repeat what the server says of it; unless told, the path decides.
+        """
+        call = raw_call(method, path, query, body, content_type, fenced=fenced, secret=secret)
         return await self._send(call, timeout)
 
     async def _object(self, kind: type[T], call: Call, timeout: float | None) -> T:

@@ -13,6 +13,9 @@ That tenth is there for clocks: as long as no two of them differ in speed by mor
 processes can have a write under way at the same time. What time they show does not matter.
 
 A Lease that somebody deletes is not a free one: who has seen a holder waits out the holder's time first.
+
+Two threads share an `Election`: one renews, the other asks before it writes. Nothing is locked, because the
+asking side reads one number once, and conceding is a latch: an answer that arrives after it opens nothing.
 """
 
 from __future__ import annotations
@@ -109,6 +112,7 @@ class Election:
         self.version = ""
         self._observed_at = -math.inf
         self._confirmed_at = -math.inf
+        self._conceded = False
 
     def observe(self, record: Record | None, version: str, now: float) -> None:
         """Note what the server answered at `now`; `None` when there is no Lease."""
@@ -143,8 +147,8 @@ class Election:
         self._confirmed_at = began
 
     def concede(self) -> None:
-        """Stop leading, from this moment on."""
-        self._confirmed_at = -math.inf
+        """Stop leading, from this moment on and for good."""
+        self._conceded = True
 
     def resignation(self, wall: datetime) -> Record | None:
         """Return the record that frees the Lease for the next one, or None when it is not ours."""
@@ -155,15 +159,19 @@ class Election:
 
     def may_start_write(self, now: float) -> bool:
         """Tell whether a write may begin now."""
-        return now - self._confirmed_at < self.timing.renew_deadline
+        return self.write_seconds(now) > 0
 
     def seconds_to_deadline(self, now: float) -> float:
         """Return how long writes may still begin; negative when they may no longer."""
         return self._confirmed_at + self.timing.renew_deadline - now
 
     def write_seconds(self, now: float) -> float:
-        """Return how long a write that begins now may take; negative when it is too late for any."""
-        return self._confirmed_at + self.timing.lease_duration * USABLE - now
+        """Return how long a write that begins now may take; 0 when none may begin."""
+        # Read once: the other thread may renew or concede between two reads.
+        confirmed_at = self._confirmed_at
+        if self._conceded or now - confirmed_at >= self.timing.renew_deadline:
+            return 0.0
+        return confirmed_at + self.timing.lease_duration * USABLE - now
 
 
 def micro_time(wall: datetime) -> str:

@@ -1,9 +1,13 @@
 """Credential plugins: programs that print a token or a client certificate.
 
-Cloud clusters hand out short-lived credentials through a program that the kubeconfig names. It runs in a
-thread, one run at a time whoever asks, and its result is kept until it expires or the server refuses it. What
-the program prints on standard output is a secret and stays here; its standard error goes to ours, as with
-kubectl, because only it can say what it lacks.
+Cloud clusters hand out short-lived credentials through a program that the kubeconfig names. One run serves
+everybody who asks while it lasts, in whichever event loop, with its result or its failure; the result is kept
+until it expires or the server refuses it. The run has a thread of its own, so that a program that hangs takes
+no worker from name lookups and does not hold up the end of the process, and a session of its own, so that its
+helpers end with it when its time is over.
+
+What the program prints on standard output is a secret and stays here; its standard error goes to ours, as
+with kubectl, because only it can say what it lacks.
 """
 
 from __future__ import annotations
@@ -11,15 +15,20 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import signal
 import subprocess
 import threading
+from concurrent.futures import Future
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from slurm_operator.kube.auth import clean_token
 from slurm_operator.kube.errors import ConfigError, CredentialsError
 from slurm_operator.kube.tls import add_client_certificate
+from slurm_operator.kube.wire import MALFORMED
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
-_EXEC_SECONDS = 30.0
+# Well below the deadline of a call, whose caller then learns what is wrong instead of that time is up.
+_EXEC_SECONDS = 8.0
 # Asked for a little early, so that a token does not expire between here and the server.
 _EARLY = timedelta(seconds=5)
 
@@ -116,6 +126,7 @@ class ExecPlugin:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._result: _Result | None = None
+        self._running: Future[_Result] | None = None
 
     async def headers(self) -> Mapping[str, str]:
         """Return the plugin's token as a header."""
@@ -130,7 +141,7 @@ class ExecPlugin:
         """Run the plugin again, unless somebody did since the refused credentials were issued."""
         now = self._result
         if now is None or refused is None or refused.get("Authorization") == now.headers.get("Authorization"):
-            await asyncio.to_thread(self._run_unless_newer, now)
+            await self._newer_than(now)
         return True
 
     def __repr__(self) -> str:
@@ -139,14 +150,39 @@ class ExecPlugin:
     async def _current(self) -> _Result:
         result = self._result
         if result is None or (result.expires is not None and datetime.now(UTC) >= result.expires - _EARLY):
-            result = await asyncio.to_thread(self._run_unless_newer, result)
+            result = await self._newer_than(result)
         return result
 
-    def _run_unless_newer(self, seen: _Result | None) -> _Result:
+    async def _newer_than(self, seen: _Result | None) -> _Result:
+        """Return another result than the one seen: the run under way gives it, or one begun now."""
         with self._lock:
-            if self._result is None or self._result is seen:
-                self._result = self._run()
-            return self._result
+            if self._result is not None and self._result is not seen:
+                return self._result
+            run = self._running
+            if run is None:
+                run = self._running = Future()
+                # A caller that gives up must not cancel the run of the others.
+                run.set_running_or_notify_cancel()
+                threading.Thread(
+                    target=self._work, args=(run,), name="credential plugin", daemon=True
+                ).start()
+        try:
+            return await asyncio.wrap_future(run)
+        except (ConfigError, CredentialsError) as error:
+            # Everybody gets an error of their own: raising one object in several tasks mixes their traces.
+            raise type(error)(str(error)) from None
+
+    def _work(self, run: Future[_Result]) -> None:
+        try:
+            result = self._run()
+        except BaseException as error:  # noqa: BLE001 - it is raised where the result is awaited
+            with self._lock:
+                self._running = None
+            run.set_exception(error)
+        else:
+            with self._lock:
+                self._result, self._running = result, None
+            run.set_result(result)
 
     def _run(self) -> _Result:
         spec = self._spec
@@ -158,27 +194,28 @@ class ExecPlugin:
             )
             raise ConfigError(f"{self._where}.command: {self._command!r} is not an executable program{hint}")
         try:
-            done = subprocess.run(  # noqa: S603 - running the program that the user's kubeconfig names is the feature
+            process = subprocess.Popen(  # noqa: S603 - running the program that the kubeconfig names is the feature
                 [self._command, *(spec.args or ())],
                 env=self._environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                timeout=self._seconds,
-                check=False,
+                start_new_session=True,
             )
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or "an argument or variable holds a NUL character"
+            raise ConfigError(f"{self._where}.command: {self._command!r} cannot be run: {reason}") from None
+        try:
+            output, _ = process.communicate(timeout=self._seconds)
         except subprocess.TimeoutExpired:
+            _end(process)
             raise CredentialsError(
                 f"{self._where}: {self._command!r} gave no answer within {self._seconds:g} s"
             ) from None
-        except OSError as error:
-            raise ConfigError(
-                f"{self._where}.command: {self._command!r} cannot be run: {error.strerror}"
-            ) from None
-        if done.returncode != 0:
+        if process.returncode != 0:
             raise CredentialsError(
-                f"{self._where}: {self._command!r} exited with {done.returncode}; its stderr says why"
+                f"{self._where}: {self._command!r} exited with {process.returncode}; its stderr says why"
             )
-        return self._read(done.stdout)
+        return self._read(output)
 
     def _environment(self) -> dict[str, str]:
         info: dict[str, Any] = {"interactive": False}
@@ -194,12 +231,16 @@ class ExecPlugin:
         problem = ""
         try:
             credential = msgspec.json.decode(output, type=_Credential)
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except MALFORMED:
             raise CredentialsError(f"{self._where}: {self._command!r} printed no ExecCredential") from None
         status = credential.status or _CredentialStatus()
+        try:
+            token = clean_token(status.token)
+        except ValueError as error:
+            raise CredentialsError(f"{self._where}: the token from {self._command!r} {error}") from None
         if credential.kind != "ExecCredential" or credential.api_version != self._spec.api_version:
             problem = f"printed another apiVersion or kind than ExecCredential of {self._spec.api_version}"
-        elif not status.token and not status.client_certificate_data:
+        elif not token and not status.client_certificate_data:
             problem = "printed neither a token nor a client certificate"
         elif bool(status.client_certificate_data) != bool(status.client_key_data):
             problem = "printed only one of clientCertificateData and clientKeyData"
@@ -214,8 +255,17 @@ class ExecPlugin:
                 status.client_key_data.encode(),
                 where=f"{self._where}: the certificate from {self._command!r}",
             )
-        headers = {"Authorization": f"Bearer {status.token}"} if status.token else {}
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
         expires = status.expiration_timestamp
         if expires is not None and expires.tzinfo is None:
             expires = expires.replace(tzinfo=UTC)
         return _Result(headers, tls, expires)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill a program and its helpers; the pipe is closed unread, as one that escaped may hold it open."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    if process.stdout is not None:
+        process.stdout.close()

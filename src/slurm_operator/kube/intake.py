@@ -9,8 +9,10 @@ comparable decimal integers (1.35; etcd revisions before that), and it is not ne
 a version is not such an integer every event is applied, the object goes back for a moment, and the stream
 brings it forward again.
 
-An answer counts only while it is still wanted: any event of the key, and any new list, has told more
-meanwhile. That such an object is absent from the answer is not acted upon either; if it is gone, the
+An answer counts only while it is still wanted: any event of the key has told more meanwhile, and a list will
+tell more. A list takes away the interest as it begins, not as it ends: its pages are a snapshot of its
+beginning, and an answer applied between two of them may be newer than what the last one makes of the store.
+That such an object is absent from the answer is not acted upon either; if it is gone, the
 stream says so in its turn.
 """
 
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Generic, NamedTuple
 import structlog
 
 from slurm_operator.kube import metrics
-from slurm_operator.kube.meta import Key, T
+from slurm_operator.kube.meta import Key, ObjectMeta, T
 from slurm_operator.kube.reflector_state import Reporter
 from slurm_operator.kube.store import Change, Store, describe_failure
 from slurm_operator.kube.wire import BadObject
@@ -49,11 +51,12 @@ class Doubt(NamedTuple):
 class Listing(Generic[T]):
     """The pages of one list, as far as they have arrived."""
 
-    __slots__ = ("doubtful", "objects", "unreadable")
+    __slots__ = ("doubtful", "objects", "stand_ins", "unreadable")
 
     def __init__(self) -> None:
         self.objects: list[T] = []
         self.unreadable: dict[Key, str] = {}
+        self.stand_ins: dict[Key, T] = {}
         self.doubtful: list[Key] = []
 
 
@@ -70,6 +73,7 @@ class Intake(Generic[T]):
         self.store: Store[T] = Store()
         self.handlers: tuple[Handler[T], ...] = ()
         self._ask = ask
+        self._type = kind
         self._kind = kind.RESOURCE.kind
         self._transform = transform
         self._unreadable = self.store.unreadable
@@ -133,7 +137,7 @@ class Intake(Generic[T]):
             try:
                 obj = self._transform(obj)
             except Exception as error:  # noqa: BLE001 - foreign code; the object becomes unreadable instead
-                return self._refuse(obj.key, describe_failure("transform", error))
+                return self._refuse(obj.key, describe_failure("transform", error), obj)
         known = self._unreadable.get(obj.key) if self._unreadable else None
         changes = self.store.put(obj)
         if self._unreadable:
@@ -147,7 +151,7 @@ class Intake(Generic[T]):
             # Only the name is needed to know that it is gone.
             self._decode_errors.inc()
             return self.store.remove(bad.key)
-        changes = self._refuse(bad.key, bad.error)
+        changes = self._refuse(bad.key, bad.error, self._stand_in(bad))
         self._doubt(bad.key)
         return changes
 
@@ -163,6 +167,11 @@ class Intake(Generic[T]):
 
     # --- list
 
+    def begin(self, namespace: str | None) -> Listing[T]:
+        """Begin a list, which will tell more than any answer on its way now."""
+        self._forget_doubts(namespace)
+        return Listing()
+
     def collect(self, listing: Listing[T], objects: list[T], bad: Iterable[BadObject]) -> None:
         """Add one page to a list under way."""
         transform = self._transform
@@ -174,15 +183,23 @@ class Intake(Generic[T]):
                     listing.objects.append(transform(obj))
                 except Exception as error:  # noqa: BLE001 - foreign code; the object becomes unreadable instead
                     listing.unreadable[obj.key] = describe_failure("transform", error)
+                    listing.stand_ins[obj.key] = obj
         for item in bad:
             listing.unreadable[item.key] = item.error
+            stand_in = self._stand_in(item)
+            if stand_in is not None:
+                listing.stand_ins[item.key] = stand_in
             listing.doubtful.append(item.key)
 
     def relist(self, listing: Listing[T], namespace: str | None) -> list[Change[T]]:
         """Make a complete list the contents of the store; the caller delivers the changes."""
-        self._forget_doubts(namespace)
         known = dict(self._unreadable)
-        changes = self.store.replace(listing.objects, namespace=namespace, unreadable=listing.unreadable)
+        changes = self.store.replace(
+            listing.objects,
+            namespace=namespace,
+            unreadable=listing.unreadable,
+            stand_ins=listing.stand_ins,
+        )
         for key, reason in self._unreadable.items():
             if namespace is None or key.namespace == namespace:
                 self._complain(key, reason, known.get(key))
@@ -222,11 +239,23 @@ class Intake(Generic[T]):
         self._tickets[key] = self._next_ticket
         self._ask(Doubt(key, self._next_ticket))
 
-    def _refuse(self, key: Key, reason: str) -> list[Change[T]]:
+    def _refuse(self, key: Key, reason: str, stand_in: T | None) -> list[Change[T]]:
         known = self._unreadable.get(key)
-        changes = self.store.mark_unreadable(key, reason)
+        changes = self.store.mark_unreadable(key, reason, stand_in)
         self._complain(key, reason, known)
         return changes
+
+    def _stand_in(self, bad: BadObject) -> T | None:
+        """Return an object of the kind that has only the metadata of one that did not decode."""
+        if not bad.key.name:
+            return None
+        known = bad.metadata.name == bad.key.name
+        meta = bad.metadata if known else ObjectMeta(namespace=bad.key.namespace, name=bad.key.name)
+        try:
+            return self._type(metadata=meta)
+        except TypeError:
+            # A kind that requires more than metadata has no stand-in.
+            return None
 
     def _complain(self, key: Key, reason: str, known: str | None) -> None:
         """Count every time, log once: an object that stays bad may change ten times a second."""

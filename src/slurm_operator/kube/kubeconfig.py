@@ -23,6 +23,7 @@ from slurm_operator.kube.auth import (
     anonymous,
     basic_password,
     bearer_token,
+    clean_token,
 )
 from slurm_operator.kube.errors import ConfigError
 from slurm_operator.kube.execplugin import ExecPlugin, ExecSpec, check_exec
@@ -337,12 +338,21 @@ class _Login:
         elif user.token_file:
             auth = TokenFile(self._file.parent / user.token_file)
         elif user.token:
-            auth = bearer_token(user.token)
+            auth = bearer_token(self._token(user.token))
         elif user.username:
             auth = basic_password(user.username, user.password or "")
         if self._paths:
             auth = CertificateFiles(auth, self.context, self._paths)
         return self._impersonation(auth)
+
+    def _token(self, given: str) -> str:
+        try:
+            token = clean_token(given)
+        except ValueError as error:
+            raise ConfigError(f"{self._where}.token: {error}") from None
+        if not token:
+            raise ConfigError(f"{self._where}.token: blank; give the token or remove the field")
+        return token
 
     def _impersonation(self, auth: Auth) -> Auth:
         user = self._user

@@ -2,7 +2,8 @@
 
 The main event loop may be busy for seconds with five thousand pods; renewing must not wait for it. So the
 elector has a thread, an event loop and a client for itself. The thread asks the pure `Election` what to do,
-does it, and tells the main loop the two things it must know: that we lead, and that we no longer do.
+does it, and tells the main loop the two things it must know: that we lead, and that we no longer do. A thread
+that hangs tells nothing: each of its turns leaves a time stamp, and `stale` is a liveness check on that.
 
 Between the two stands the fence. The client calls it before it sends a write; it compares one number with the
 clock, so it needs no news from the thread: a process that was stopped for a minute and wakes up is fenced
@@ -16,6 +17,7 @@ A lost Lease is final. The process must exit, because what it has in memory was 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 import threading
@@ -54,6 +56,26 @@ def new_identity() -> str:
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
+class Fence:
+    """What a client asks before it writes, and tells when it gave a write up."""
+
+    def __init__(self, elector: LeaderElector) -> None:
+        self._elector = elector
+        self._unanswered_until = -math.inf
+
+    def __call__(self) -> float:
+        """Return how long a write that begins now may take; raise FencedError unless nobody else can lead."""
+        return self._elector.write_seconds()
+
+    def unanswered(self, seconds: float, /) -> None:
+        """Note that a write was given up without an answer: it may still land for so long."""
+        self._unanswered_until = max(self._unanswered_until, monotonic() + seconds)
+
+    def may_still_land(self) -> bool:
+        """Tell whether a write that was given up may still be executed."""
+        return monotonic() < self._unanswered_until
+
+
 class LeaderElector:
     """Competes for one Lease; used from the main event loop, works in its own thread."""
 
@@ -70,6 +92,7 @@ class LeaderElector:
     ) -> None:
         self.identity = identity or new_identity()
         self.lost = asyncio.Event()
+        self.fence = Fence(self)
         self._config = config
         self._namespace = namespace
         self._name = name
@@ -79,6 +102,8 @@ class LeaderElector:
         self._main: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = threading.Event()
+        self._free = True
+        self._turned_at = -math.inf
         self._wake: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
         self._finished = asyncio.Event()
         self._led = False
@@ -91,27 +116,50 @@ class LeaderElector:
         """Tell whether a write may begin now."""
         return self._election.may_start_write(monotonic())
 
-    def fence(self) -> float:
+    def write_seconds(self) -> float:
         """Return how long a write that begins now may take; raise FencedError unless nobody else can lead."""
-        if not self.leading:
+        seconds = self._election.write_seconds(monotonic())
+        if seconds <= 0:
             raise FencedError(
                 f"not sent: this process does not hold the lease {self._namespace}/{self._name}"
             )
-        return self._election.write_seconds(monotonic())
+        return seconds
+
+    def stale(self) -> str | None:
+        """Return why the election no longer works although nobody stopped it, or None when it does."""
+        if self._thread is None or self._stopping.is_set():
+            return None
+        silent = monotonic() - self._turned_at
+        # Far longer than any attempt may take: by then the lease has been over for as long as it had lasted.
+        if silent <= 2 * self._timing.lease_duration:
+            return None
+        return f"the thread that renews the lease has been stuck for {silent:.0f} s"
 
     async def acquire(self) -> None:
         """Return once this process leads; raise FencedError when the election itself failed."""
         if self._thread is None:
             self._main = asyncio.get_running_loop()
+            self._turned_at = monotonic()
             self._thread = threading.Thread(target=self._run, name="lease", daemon=True)
             self._thread.start()
         await self._leads.wait()
         if self.lost.is_set():
             raise FencedError(f"leader election on {self._namespace}/{self._name} ended")
 
-    async def release(self) -> None:
-        """Stop leading and free the Lease, so that the next leader need not wait; give up after seconds."""
+    async def release(self, *, free: bool = True) -> None:
+        """Stop leading and free the Lease, so that the next leader need not wait; give up after seconds.
+
+        With `free=False` the Lease is not renewed and not freed: nobody leads before it has expired. The same
+        is done when a write was given up a moment ago: the server may be executing it, and no later request
+        waits for that.
+        """
         self._election.concede()
+        if free and self.fence.may_still_land():
+            _log.warning(
+                "a write was cut off and may still land: the lease is left to expire", lease=self._name
+            )
+            free = False
+        self._free = free
         # The flag first, then the wake-up: the thread does it the other way round, so one of them is seen.
         self._stopping.set()
         if self._wake is not None:
@@ -130,9 +178,12 @@ class LeaderElector:
         except Exception:  # noqa: BLE001 - whatever it was, the main loop must learn that we do not lead
             _log.exception("leader election failed", lease=self._name, identity=self.identity)
         finally:
-            self._election.concede()
-            LEADER_STATUS.labels(self._name).set(0)
-            self._tell(self._ended)
+            self._conclude()
+
+    def _conclude(self) -> None:
+        self._election.concede()
+        LEADER_STATUS.labels(self._name).set(0)
+        self._tell(self._ended)
 
     def _ended(self) -> None:
         self.lost.set()
@@ -150,21 +201,30 @@ class LeaderElector:
             return
         patience = self._timing.renew_deadline / 2
         async with Client(self._config, max_in_flight=2, timeout=patience, observe=observe_request) as client:
-            competing = asyncio.create_task(self._compete(client))
-            stopped = asyncio.create_task(stop.wait())
-            await asyncio.wait({competing, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            stopped.cancel()
-            if competing.done():
-                competing.result()
-                return
-            competing.cancel()
-            await asyncio.wait({competing})
+            try:
+                await self._compete_until(stop, client)
+            finally:
+                # Here and not only in `_run`: in between asyncio waits for every thread that still resolves a
+                # name, and a process that has lost its lease must know at once.
+                self._conclude()
+
+    async def _compete_until(self, stop: asyncio.Event, client: Client) -> None:
+        competing = asyncio.create_task(self._compete(client))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({competing, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if competing.done():
+            competing.result()
+            return
+        competing.cancel()
+        await asyncio.wait({competing})
+        if self._free:
             await self._resign(client)
 
     async def _compete(self, client: Client) -> None:
         """Try to lead, then to go on leading; return when the Lease is lost."""
         while True:
-            now = monotonic()
+            self._turned_at = now = monotonic()
             if self._led and not self._election.may_start_write(now):
                 _log.error("the lease was not renewed in time", lease=self._name, identity=self.identity)
                 return

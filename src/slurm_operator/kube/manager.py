@@ -5,13 +5,15 @@ waits until it leads; then leader-only runnables and the controllers. So a probe
 moment, a standby replica has warm caches, and no reconciler ever sees a half-filled one. Down: controllers
 take no more keys and running reconciles get a grace period; runnables stop, each after its `on_stop` (events
 are flushed there); informers; servers; and last the lease is released, so that the next leader starts when
-nothing of this one can write any more. If a reconcile ignores even its cancellation, that cannot be promised,
-and the lease is left to expire instead.
+nothing of this one can write any more. If a task ignores even its cancellation, that cannot be promised, and
+the lease is neither renewed nor freed: it expires. (The elector does the same by itself after a write that
+was cut off: the server may still execute it.) Then `unstoppable` names the task, and the process must
+end without waiting for it.
 
-A lost lease is different: everything is cancelled at once, nothing is flushed, and `run` raises `LeaseLost`;
-the process must then end, since a task that ignores cancellation may be left in it. A runnable that fails
-ends the process too, with an orderly stop and an error that names it. An informer that fails is started
-again: its store stays readable.
+A lost lease is different: everything is cancelled at once, nothing is flushed, and `run` raises `LeaseLost`.
+A runnable that fails ends the process too, with an orderly stop and an error that names it; one that was
+cancelled by anybody but the manager has failed. An informer that fails is started again: its store stays
+readable.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import structlog
@@ -69,8 +72,8 @@ class Elector(Protocol):
     async def acquire(self) -> None:
         """Return when this replica leads."""
 
-    async def release(self) -> None:
-        """Let another replica lead, or stop trying to."""
+    async def release(self, *, free: bool = True) -> None:
+        """Let another replica lead, at once or, not `free`, when the lease expires; or stop trying to."""
 
 
 class Server(Protocol):
@@ -186,6 +189,16 @@ class Manager:
 
     # --- running
 
+    @property
+    def unstoppable(self) -> tuple[str, ...]:
+        """Return the names of what ignored its cancellation; a process must not wait for these to end."""
+        return tuple(self._unstoppable)
+
+    @property
+    def lost(self) -> bool:
+        """Tell whether the lease was lost, also when something else had ended `run` before."""
+        return self._lost
+
     async def run(self, stop: asyncio.Event) -> None:
         """Run until `stop` is set; raise LeaseLost, or what made it impossible to go on."""
         self._must_not_run()
@@ -248,7 +261,8 @@ class Manager:
         """Start a task whose failure ends the process."""
 
         def ended(task: asyncio.Task[object]) -> None:
-            if task.cancelled() or (error := task.exception()) is None:
+            error = asyncio.CancelledError("from within") if task.cancelled() else task.exception()
+            if error is None or (task.cancelled() and (self._stopping or self._lost)):
                 return
             log.error("a part of the process failed", part=name, error=describe(error), exc_info=error)
             failure = RunnableFailed(f"{name} failed: {describe(error)}")
@@ -311,7 +325,7 @@ class Manager:
     async def _stop_runnable(self, runnable: _Runnable, task: asyncio.Task[object]) -> None:
         if runnable.on_stop is not None and not self._lost and not task.done():
             await self._bounded(runnable.on_stop, f"{runnable.name} could not finish")
-        self._unstoppable += await self._cancel([task])
+        await self._cancel([task])
 
     async def _release(self) -> None:
         if self._elector is None or self._lost_watch is None:
@@ -322,8 +336,8 @@ class Manager:
             return
         if self._unstoppable:
             log.warning("not everything stopped: the lease is left to expire", still=self._unstoppable)
-            return
-        await self._bounded(self._elector.release, "the lease was not released; it will expire")
+        release = partial(self._elector.release, free=not self._unstoppable)
+        await self._bounded(release, "the lease was not released; it will expire")
 
     async def _bounded(self, function: Callable[[], Coroutine[Any, Any, object]], otherwise: str) -> None:
         """Await a step of the stop; whatever goes wrong with it, the others must have their turn."""
@@ -333,8 +347,8 @@ class Manager:
         except Exception as error:  # noqa: BLE001 - the stop goes on
             log.warning(otherwise, error=describe(error))
 
-    async def _cancel(self, tasks: list[asyncio.Task[Any]]) -> list[str]:
-        """Cancel tasks, wait until they end, and return the names of those that do not."""
+    async def _cancel(self, tasks: list[asyncio.Task[Any]]) -> None:
+        """Cancel tasks, wait until they end, and note the names of those that do not."""
         for task in tasks:
             task.cancel()
         done, pending = await asyncio.wait(tasks, timeout=_STEP_SECONDS) if tasks else (set(), set())
@@ -343,13 +357,18 @@ class Manager:
                 log.debug("a task ended with an error", task=task.get_name(), error=describe(error))
         for task in pending:
             log.warning("a task ignores its cancellation", task=task.get_name(), waits_at=await_stack(task))
-        return [task.get_name() for task in pending]
+        self._unstoppable += [task.get_name() for task in pending]
 
 
 async def _keep_informed(informer: Informer[Any]) -> None:
     while True:
         try:
             await informer.run()
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            log.exception("an informer cancelled itself and is started again", kind=informer.kind.__name__)
         except Exception:
             log.exception("an informer failed and is started again", kind=informer.kind.__name__)
         await asyncio.sleep(_INFORMER_RESTART_SECONDS)

@@ -21,7 +21,6 @@ import structlog
 
 from slurm_operator.kube import metrics
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.intake import Listing
 from slurm_operator.kube.meta import T
 from slurm_operator.kube.reflector_state import ReflectorState, Reporter, Timing
 
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping
 
     from slurm_operator.kube.client import Client
-    from slurm_operator.kube.intake import Intake
+    from slurm_operator.kube.intake import Intake, Listing
     from slurm_operator.kube.wire import WatchEvent
 
 log = structlog.get_logger(__name__)
@@ -108,7 +107,7 @@ class Reflector(Generic[T]):
 
     async def _pages(self, limit: int) -> tuple[Listing[T], str]:
         """Read all pages; they are one snapshot, so the version of the last is that of all."""
-        listing: Listing[T] = Listing()
+        listing = self._intake.begin(self.namespace or None)
         token = ""
         while True:
             page = await self._client.list(

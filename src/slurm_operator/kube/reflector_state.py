@@ -8,8 +8,10 @@ leads to a new list:
 - 410 Gone: the server no longer has the events since then (etcd was compacted, or its watch cache starts
   later);
 - 404: the kind itself is not served (its CRD is gone), so what the events meant is unknown;
-- 504 with the cause `ResourceVersionTooLarge`: the version is from the future of this server (etcd was
-  restored from a backup);
+- silence: watches from this version, open for the idle time together, brought not even a bookmark. That is
+  how a server answers a version from its future (etcd was restored from a backup): it waits for the version
+  to come, with a 200 and without a word;
+- 504 with the cause `ResourceVersionTooLarge`: the same, from a server or proxy that says so;
 - a stream that does not decode: to resume would meet the same bytes again, a list goes around them;
 - several 5xx answers in a row, in case the server fails on just this version;
 - an error nobody foresaw, since then nothing is known about the step that raised it.
@@ -73,7 +75,7 @@ class Timing:
     missing: Ramp = field(default=Ramp(1.0, 10.0))
     """While the kind is not served: often its CRD is being installed right now, and somebody waits."""
     idle: float = 100.0
-    """A watch without a single line for this long is opened anew; bookmarks come about every 60 s."""
+    """A watch without a single line for this long is given up; bookmarks come about every 60 s."""
     watch: float = 300.0
     """The server is asked to end a watch after one to two times this: watches spread over its replicas."""
     remind: float = 300.0
@@ -89,6 +91,7 @@ class ReflectorState:
         "_gones",
         "_lost_pages",
         "_random",
+        "_silence",
         "_timing",
         "reason",
         "resource_version",
@@ -101,6 +104,7 @@ class ReflectorState:
         self._gones = 0
         self._answers = 0
         self._lost_pages = 0
+        self._silence = 0.0
         self.resource_version = ""
         """Up to where the store is right; empty: list next."""
         self.reason = "initial"
@@ -117,6 +121,7 @@ class ReflectorState:
             raise DecodeError("the list has no metadata.resourceVersion, so nothing can be watched from it")
         self.resource_version = resource_version
         self._lost_pages = 0
+        self._silence = 0.0
 
     def list_failed(self, error: Exception) -> float:
         """Decide how long to wait before the next list."""
@@ -130,6 +135,10 @@ class ReflectorState:
         served = events > 0 or self._was_open(error, lasted)
         if served:
             self._failures = self._gones = self._answers = 0
+            # In sum, because a proxy may cut every watch before the idle time is over.
+            self._silence = 0.0 if events else self._silence + lasted
+            if self._silence >= self._timing.idle:
+                self._list_next("silent")
         if error is None:
             if served:
                 return 0.0
@@ -159,6 +168,9 @@ class ReflectorState:
     def _was_open(self, error: Exception | None, lasted: float) -> bool:
         """Tell whether a watch without news was served at all: waiting for a dead server takes long, too."""
         if isinstance(error, DeadlineExceeded) or (isinstance(error, ConnectionFailed) and not error.sent):
+            return False
+        # A refusal that took long is a refusal; only a 410 also comes at the end of a watch that was open.
+        if isinstance(error, ApiError) and not isinstance(error, Gone):
             return False
         return lasted >= min(_SERVED_SECONDS, self._timing.idle)
 
@@ -190,7 +202,8 @@ class ReflectorState:
         self._failures += 1
         delay = self._draw(self._ramp(error))
         retry_after = error.retry_after if isinstance(error, ApiError) else None
-        return delay if retry_after is None else max(delay, retry_after)
+        # Whoever announces a maintenance of a day may still be back in a minute.
+        return delay if retry_after is None else max(delay, min(retry_after, self._timing.denied.cap))
 
     def _ramp(self, error: Exception) -> Ramp:
         if isinstance(error, NotFound):

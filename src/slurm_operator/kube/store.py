@@ -11,7 +11,12 @@ object. *Absent*: `get` returns None and the key is not in `unreadable`. *Unknow
 failed on it. Whatever was readable before stays in the store then: the object does exist, and to drop it
 would tell every reader the opposite, who would create it a second time or take its work for finished. It
 is not current either, which is what the mark says; a decision that must not rest on an old version asks
-`unreadable` first. The handlers hear of the mark, and of its end, as an update from the object to itself.
+`unreadable` first. The handlers hear of the mark, and of its end, as an update from the object to itself:
+after the update that ended it, if one did, so that no predicate takes the end for an update of no interest.
+
+An object that never was readable has no place in the store. Whoever waits for its fate hears of it all the
+same: it comes as an addition once it is readable, and if it is deleted before that, a stand-in with as much
+of its metadata as is known is added and deleted at once.
 
 Objects are shared, never copied: they are frozen structs, and a reader must leave their dicts alone.
 """
@@ -142,6 +147,7 @@ class Store(Generic[T]):
         self._spaces: dict[str, dict[str, T]] = {}
         self._indexes: dict[str, _Index[T]] = {}
         self._unreadable: dict[Key, str] = {}
+        self._stand_ins: dict[Key, T] = {}
         self._size = 0
 
     # --- reading
@@ -208,9 +214,9 @@ class Store(Generic[T]):
             try:
                 self._reindex(key, old, obj)
             except _IndexFailed as error:
-                return self.mark_unreadable(key, str(error))
+                return self.mark_unreadable(key, str(error), obj)
         if was_unreadable:
-            del self._unreadable[Key(namespace, name)]
+            self._unmark(Key(namespace, name))
         if space is None:
             space = self._spaces[namespace] = {}
         space[name] = obj
@@ -218,7 +224,7 @@ class Store(Generic[T]):
             self._size += 1
             return [Change(None, obj)]
         if old.metadata.uid == meta.uid:
-            return [Change(old, obj)]
+            return [Change(old, obj), Change(obj, obj)] if was_unreadable else [Change(old, obj)]
         return [Change(old, None), Change(None, obj)]
 
     def remove(self, key: Key, uid: str | None = None) -> builtins.list[Change[T]]:
@@ -227,10 +233,9 @@ class Store(Generic[T]):
         marked = key in self._unreadable
         if old is not None and uid is not None and old.metadata.uid != uid and not marked:
             return []
-        if marked:
-            del self._unreadable[key]
+        stand_in = self._unmark(key) if marked else None
         if old is None:
-            return []
+            return [] if stand_in is None else [Change(None, stand_in), Change(stand_in, None)]
         for index in self._indexes.values():
             index.move(key, old, None, ())
         space = self._spaces[key.namespace]
@@ -246,6 +251,7 @@ class Store(Generic[T]):
         *,
         namespace: str | None = None,
         unreadable: Mapping[Key, str] = MappingProxyType({}),
+        stand_ins: Mapping[Key, T] = MappingProxyType({}),
     ) -> builtins.list[Change[T]]:
         """Make a complete list the contents (of one namespace only, if given); what it lacks is deleted."""
         listed = {(obj.metadata.namespace, obj.metadata.name): obj for obj in objects}
@@ -261,23 +267,30 @@ class Store(Generic[T]):
             changes += self.remove(key)
         for key in [key for key in self._unreadable if namespace is None or key.namespace == namespace]:
             if key not in unreadable and key not in listed:
-                del self._unreadable[key]
+                changes += self.remove(key)
         for obj in listed.values():
             changes += self.put(obj)
         for key, reason in unreadable.items():
-            changes += self.mark_unreadable(key, reason)
+            changes += self.mark_unreadable(key, reason, stand_ins.get(key))
         return changes
 
-    def mark_unreadable(self, key: Key, reason: str) -> builtins.list[Change[T]]:
+    def mark_unreadable(self, key: Key, reason: str, stand_in: T | None = None) -> builtins.list[Change[T]]:
         """Note that the object exists in a version that cannot be read; what was readable before stays."""
         known = key in self._unreadable
         self._unreadable[key] = reason
         old = self.get(key)
+        if old is None and stand_in is not None:
+            self._stand_ins[key] = stand_in
         return [] if known or old is None else [Change(old, old)]
 
     def _mark_readable(self, obj: T) -> builtins.list[Change[T]]:
-        del self._unreadable[obj.key]
+        self._unmark(obj.key)
         return [Change(obj, obj)]
+
+    def _unmark(self, key: Key) -> T | None:
+        """End a mark; return what stands in for the object, if it never was readable."""
+        del self._unreadable[key]
+        return self._stand_ins.pop(key, None)
 
     def _reindex(self, key: Key, old: T | None, new: T) -> None:
         """Move an object in every index, or in none if one function fails: all of them answer first."""

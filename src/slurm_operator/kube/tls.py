@@ -36,6 +36,9 @@ def tls_context(
             ca_data = ca_file.read_bytes()
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror}; give the CA certificate of the API server") from None
+    if ca_data is not None and not ca_data.strip():
+        # To Python no certificates mean the system's authorities: whoever has a public certificate would do.
+        raise ConfigError(f"{where}: empty; give the CA certificate of the API server")
     try:
         context = ssl.create_default_context(cadata=ca_data.decode("ascii") if ca_data is not None else None)
     except (ssl.SSLError, ValueError):

@@ -7,9 +7,8 @@ moment it gets an answer or an error.
 
 Reads are repeated on any failure that may pass. A write is repeated only when the server provably did not
 execute it: no connection was made, credentials were refused, or a 429 said when to return. "No connection was
-made" is known exactly, because the connector below reports the moment a request gets its connection. The same
-moment is the last one before bytes leave the process, so the fence is checked there, however long connecting
-took.
+made" is known exactly, because the connector below reports the moment a request gets its connection. There
+the fence is asked, however long connecting took, and once more in the moment the bytes leave the process.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from aiohttp import ClientTimeout
 from multidict import CIMultiDict
 from yarl import URL
 
-from slurm_operator.kube.connector import Attempt, Connector, attempt_in_context
+from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, attempt_in_context
 from slurm_operator.kube.errors import (
     ApiError,
     ConnectionFailed,
@@ -59,6 +58,14 @@ _OK, _REDIRECT, _INTERNAL_ERROR = 200, 300, 500
 _CUT_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
+_SAID: tuple[tuple[type[BaseException], str], ...] = (
+    (TimeoutError, "nothing arrived for too long"),
+    (aiohttp.ServerDisconnectedError, "the other side closed it"),
+    (aiohttp.ClientPayloadError, "the answer broke off or is not valid HTTP"),
+    (aiohttp.ClientResponseError, "the answer is not valid HTTP"),
+)
+
+
 class RequestInfo(NamedTuple):
     """One attempt, for metrics; `code` is `<error>` when no answer arrived."""
 
@@ -68,6 +75,18 @@ class RequestInfo(NamedTuple):
     host: str
     code: str
     seconds: float
+
+
+_CREDENTIALS, _SLOT, _CONNECTION = "no credentials", "no free slot for the request", "no connection to {}"
+
+
+class _Stage:
+    """What a call that has not been sent is still waiting for."""
+
+    __slots__ = ("lacking",)
+
+    def __init__(self) -> None:
+        self.lacking = _CREDENTIALS
 
 
 class Transport:
@@ -107,6 +126,7 @@ class Transport:
             raise RuntimeError("the client is open already; one Client serves one `async with`")
         self._session = aiohttp.ClientSession(
             connector=Connector(),
+            request_class=FencedRequest,
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=self._timeout,
             auto_decompress=True,
@@ -126,25 +146,30 @@ class Transport:
     async def send(self, call: Call, timeout: float) -> bytes:  # noqa: ASYNC109 - the deadline is the feature
         """Send until it worked, cannot work, or the deadline has passed; return the body."""
         attempt = Attempt(self._fence if call.fenced else None, once=call.write)
+        stage = _Stage()
         deadline = asyncio.get_running_loop().time() + timeout
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._send(call, attempt, deadline)
+                return await self._send(call, attempt, stage, deadline)
         except TimeoutError:
-            raise DeadlineExceeded(
-                f"{call.what}: no answer from {self._host} within {timeout:g} s", sent=attempt.sent
-            ) from None
+            raise self._too_late(call, attempt, stage, timeout) from None
 
-    async def _send(self, call: Call, attempt: Attempt, deadline: float) -> bytes:
+    async def _send(self, call: Call, attempt: Attempt, stage: _Stage, deadline: float) -> bytes:
         loop = asyncio.get_running_loop()
         tries, refreshed = 0, False
         while True:
             tries += 1
+            stage.lacking = _CREDENTIALS
             headers = await self._auth.headers()
+            stage.lacking = _SLOT
             try:
                 async with self._slots:
+                    stage.lacking = _CONNECTION
                     return await self._read(call, attempt, await self._request(call, attempt, headers))
             except Unauthorized:
+                # Nothing of a refused request has been executed.
+                attempt.reset()
+                stage.lacking = _CREDENTIALS
                 if refreshed or not await self._auth.refresh(headers):
                     raise
                 refreshed = True
@@ -166,12 +191,12 @@ class Transport:
         idle: float,
     ) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
         """Open a long answer within `timeout`; yield a function for its next piece, empty at the end."""
-        attempt = Attempt()
+        attempt, stage = Attempt(), _Stage()
         try:
             async with asyncio.timeout(timeout):
-                response = await self._open(call, attempt, idle)
+                response = await self._open(call, attempt, stage, idle)
         except TimeoutError:
-            raise DeadlineExceeded(f"{call.what}: no answer from {self._host} within {timeout:g} s") from None
+            raise self._too_late(call, attempt, stage, timeout) from None
 
         loop = asyncio.get_running_loop()
         size, read_at = 0, -math.inf
@@ -184,7 +209,7 @@ class Transport:
             try:
                 data = await response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
-                raise self._failure(call, attempt, error) from error
+                raise self._failure(call, attempt, error) from None
             size, read_at = len(data), loop.time()
             return data
 
@@ -193,16 +218,20 @@ class Transport:
         finally:
             _finish(attempt, response)
 
-    async def _open(self, call: Call, attempt: Attempt, idle: float) -> aiohttp.ClientResponse:
+    async def _open(self, call: Call, attempt: Attempt, stage: _Stage, idle: float) -> aiohttp.ClientResponse:
         refreshed = False
         while True:
+            stage.lacking = _CREDENTIALS
             headers = await self._auth.headers()
+            stage.lacking = _CONNECTION
             response = await self._request(call, attempt, headers, idle=idle)
             if response.status == _OK:
                 return response
             try:
                 await self._read(call, attempt, response)
             except Unauthorized:
+                attempt.reset()
+                stage.lacking = _CREDENTIALS
                 if refreshed or not await self._auth.refresh(headers):
                     raise
                 refreshed = True
@@ -243,7 +272,7 @@ class Transport:
             code = str(response.status)
         except (aiohttp.ClientError, OSError) as error:
             attempt.abandon()
-            raise self._failure(call, attempt, error) from error
+            raise self._failure(call, attempt, error) from None
         except BaseException:
             attempt.abandon()
             raise
@@ -260,7 +289,7 @@ class Transport:
         try:
             body = await response.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise self._failure(call, attempt, error) from error
+            raise self._failure(call, attempt, error) from None
         finally:
             _finish(attempt, response)
         if _OK <= response.status < _REDIRECT:
@@ -272,6 +301,13 @@ class Transport:
             content_type=response.content_type,
             retry_after=_retry_after(response.headers.get("Retry-After")),
             secret=call.secret,
+        )
+
+    def _too_late(self, call: Call, attempt: Attempt, stage: _Stage, timeout: float) -> DeadlineExceeded:
+        """Say what was still missing when the time was over."""
+        lacking = "no answer from {}" if attempt.sent else stage.lacking
+        return DeadlineExceeded(
+            f"{call.what}: {lacking.format(self._host)} within {timeout:g} s", sent=attempt.sent
         )
 
     def _failure(self, call: Call, attempt: Attempt, error: BaseException) -> ConnectionFailed:
@@ -349,12 +385,18 @@ def _retry_after(value: str | None) -> float | None:
 
 
 def _reason(error: BaseException) -> str:
+    """Say what happened in words of our own or of the operating system.
+
+    The texts of aiohttp are not repeated: they quote the bytes that it could not make sense of, which may be
+    those of a secret.
+    """
     inner = _inner(error)
     if isinstance(inner, ssl.SSLCertVerificationError):
         return inner.verify_message
     if isinstance(inner, OSError) and inner.strerror:
         return inner.strerror
-    return str(inner) or type(inner).__name__
+    said = next((said for kind, said in _SAID if isinstance(inner, kind)), "it failed")
+    return f"{said} ({type(inner).__name__})"
 
 
 def _inner(error: BaseException) -> BaseException:

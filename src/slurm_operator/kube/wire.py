@@ -2,18 +2,24 @@
 
 Lists and watch events are decoded straight into the structs of their kind, one C call per page or event. Only
 when that fails is the answer taken apart, so that one malformed object costs itself and not its neighbours:
-it becomes a `BadObject` that still knows its key.
+it becomes a `BadObject` that still knows its metadata.
+
+Nesting is a way to be malformed, too. The API server takes objects ten thousand levels deep, and the decoder,
+which recurses, gives up long before; even skipping such a value is too much for it. So an answer that is too
+deep is first cut at a fixed depth by a scan that does not recurse, and what was cut out is decoded piece by
+piece.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from slurm_operator.kube.errors import ApiError, DecodeError, api_error
-from slurm_operator.kube.meta import Key, Object
+from slurm_operator.kube.meta import Key, Object, ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +33,8 @@ class BadObject(NamedTuple):
     key: Key
     error: str
     resource_version: str = ""
+    metadata: ObjectMeta = ObjectMeta()
+    """Owners and all, if at least the metadata decoded; else without even a name."""
 
 
 class Page(NamedTuple, Generic[T]):
@@ -67,14 +75,18 @@ class Status(msgspec.Struct, rename="camel"):
     details: StatusDetails | None = None
 
 
-class _BareMeta(msgspec.Struct, rename="camel"):
+class _Bare(msgspec.Struct):
+    metadata: ObjectMeta | None = None
+
+
+class _NameMeta(msgspec.Struct, rename="camel"):
     name: str | None = None
     namespace: str | None = None
     resource_version: str | None = None
 
 
-class _Bare(msgspec.Struct):
-    metadata: _BareMeta | None = None
+class _Named(msgspec.Struct):
+    metadata: _NameMeta | None = None
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -94,13 +106,22 @@ class _RawEvent(msgspec.Struct):
 
 _decode_status = msgspec.json.Decoder(Status).decode
 _decode_bare = msgspec.json.Decoder(_Bare).decode
+_decode_named = msgspec.json.Decoder(_Named).decode
 _decode_raw_list = msgspec.json.Decoder(_RawList).decode
 _decode_raw_event = msgspec.json.Decoder(_RawEvent).decode
 encode = msgspec.json.Encoder().encode
 
+# Whatever a decoder raises about the bytes it got.
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+# A string, passed over as a whole because it may hold brackets, or a bracket.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"|[{}\[\]]', re.DOTALL)
+# Depths, counted from 0 for the outermost braces: the items of a list, the object of an event, and what lies
+# below the owner references in the metadata of an object.
+_ITEMS, _EVENT_OBJECT, _BELOW_OWNERS = 2, 1, 4
+
 
 @functools.cache
-def object_decoder(kind: type[Object]) -> Callable[[bytes | msgspec.Raw], Any]:
+def object_decoder(kind: type[Object]) -> Callable[[bytes], Any]:
     """Return the decoder of one object of a kind."""
     return msgspec.json.Decoder(kind).decode
 
@@ -125,8 +146,8 @@ def decode_object(kind: type[T], data: bytes, what: str) -> T:
     """Decode one object or say which field is not what it should be."""
     try:
         decoded: T = object_decoder(kind)(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise DecodeError(f"{what}: the answer is not a {kind.__name__}: {error}") from None
+    except MALFORMED as error:
+        raise DecodeError(f"{what}: the answer is not a {kind.__name__}: {_problem(error)}") from None
     return decoded
 
 
@@ -134,33 +155,87 @@ def decode_page(kind: type[T], data: bytes, what: str) -> Page[T]:
     """Decode a list; items that do not decode are set apart in `bad`."""
     try:
         page = _list_decoder(kind)(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         return _decode_page_item_by_item(kind, data, what)
     return Page(page.items or [], page.metadata.resource_version or "", page.metadata.next or "", [])
 
 
 def _decode_page_item_by_item(kind: type[T], data: bytes, what: str) -> Page[T]:
     try:
-        raw = _decode_raw_list(data)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        metadata, parts = _list_parts(data)
+    except MALFORMED as error:
         raise DecodeError(f"{what}: the answer is not a list of {kind.__name__}: {error}") from None
     decode = object_decoder(kind)
     items: list[T] = []
     bad: list[BadObject] = []
-    for item in raw.items or []:
+    for part in parts:
         try:
-            items.append(decode(item))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            bad.append(_bad(item, str(error)))
-    return Page(items, raw.metadata.resource_version or "", raw.metadata.next or "", bad)
+            items.append(decode(part))
+        except MALFORMED as error:
+            bad.append(_bad(part, _problem(error)))
+    return Page(items, metadata.resource_version or "", metadata.next or "", bad)
+
+
+def _list_parts(data: bytes) -> tuple[_ListMeta, list[bytes]]:
+    """Return the metadata of a list and the bytes of its items."""
+    try:
+        raw, cut = _decode_raw_list(data), None
+    except RecursionError:
+        shallow, cut = cut_at(data, _ITEMS)
+        raw = _decode_raw_list(shallow)
+    return raw.metadata, [_whole(item, cut) for item in raw.items or ()]
+
+
+def _event_parts(line: bytes) -> tuple[str, bytes]:
+    """Return the type of an event and the bytes of its object."""
+    try:
+        raw, cut = _decode_raw_event(line), None
+    except RecursionError:
+        shallow, cut = cut_at(line, _EVENT_OBJECT)
+        raw = _decode_raw_event(shallow)
+    return raw.type, _whole(raw.object, cut)
+
+
+def cut_at(data: bytes, depth: int) -> tuple[bytes, list[bytes]]:
+    """Cut every object and array at a depth out of a JSON text and leave `[n]`, the place of the n-th cut.
+
+    Only brackets and strings are looked at; whether the text is JSON otherwise, the decoders of what remains
+    and of what was cut out will tell.
+    """
+    kept: list[bytes] = []
+    cut: list[bytes] = []
+    level = start = 0
+    for token in _TOKEN.finditer(data):
+        sign = data[token.start() : token.start() + 1]
+        if sign in (b"{", b"["):
+            if level == depth:
+                kept.append(data[start : token.start()])
+                start = token.start()
+            level += 1
+        elif sign != b'"':
+            level -= 1
+            if level == depth:
+                kept.append(b"[%d]" % len(cut))
+                cut.append(data[start : token.end()])
+                start = token.end()
+    if level:
+        raise msgspec.DecodeError("JSON is malformed: its brackets do not match")
+    kept.append(data[start:])
+    return b"".join(kept), cut
+
+
+def _whole(raw: msgspec.Raw, cut: list[bytes] | None) -> bytes:
+    """Return the bytes of a value, which stands where it was or has been cut out."""
+    text = bytes(raw)
+    return text if cut is None or not text.startswith(b"[") else cut[int(text[1:-1])]
 
 
 def decode_event(kind: type[T], line: bytes, what: str) -> WatchEvent[T]:
     """Decode one line of a watch; an ERROR event is raised as the error it carries."""
     try:
         event = _event_decoder(kind)(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return _decode_odd_event(line, what, str(error))
+    except MALFORMED as error:
+        return _decode_odd_event(line, what, _problem(error))
     version = event.object.metadata.resource_version
     if event.type == "BOOKMARK":
         return WatchEvent("BOOKMARK", None, version)
@@ -172,21 +247,32 @@ def decode_event(kind: type[T], line: bytes, what: str) -> WatchEvent[T]:
 def _decode_odd_event(line: bytes, what: str, error: str) -> WatchEvent[T]:
     """Handle what the typed decoder refused: bookmarks full of nulls, ERROR events, malformed objects."""
     try:
-        event = _decode_raw_event(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as broken:
+        event_type, part = _event_parts(line)
+    except MALFORMED as broken:
         raise DecodeError(f"{what}: a line of the watch is not an event: {broken}") from None
-    if event.type == "ERROR":
-        raise status_error(what, 0, event.object)
-    bad = _bad(event.object, error)
-    return WatchEvent(event.type, None if event.type == "BOOKMARK" else bad, bad.resource_version)
+    if event_type == "ERROR":
+        raise status_error(what, 0, part)
+    bad = _bad(part, error)
+    return WatchEvent(event_type, None if event_type == "BOOKMARK" else bad, bad.resource_version)
 
 
-def _bad(raw: msgspec.Raw, error: str) -> BadObject:
+def _bad(part: bytes, error: str) -> BadObject:
+    """Set an object apart with as much of its metadata as can be read."""
     try:
-        meta = _decode_bare(raw).metadata or _BareMeta()
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        meta = _BareMeta()
-    return BadObject(Key(meta.namespace or "", meta.name or ""), error, meta.resource_version or "")
+        shallow, _ = cut_at(part, _BELOW_OWNERS)
+        try:
+            meta = _decode_bare(shallow).metadata or ObjectMeta()
+        except MALFORMED:
+            names = _decode_named(shallow).metadata or _NameMeta()
+            key = Key(names.namespace or "", names.name or "")
+            return BadObject(key, error, names.resource_version or "")
+    except MALFORMED:
+        return BadObject(Key("", ""), error)
+    return BadObject(Key(meta.namespace, meta.name), error, meta.resource_version, meta)
+
+
+def _problem(error: Exception) -> str:
+    return "it is nested too deeply to be read" if isinstance(error, RecursionError) else str(error)
 
 
 _LONGEST_MESSAGE = 1000
@@ -197,7 +283,7 @@ _NEVER_QUOTE_VALUES = frozenset({401, 403, 404, 409, 410, 429})
 def status_error(
     what: str,
     http_status: int,
-    body: bytes | msgspec.Raw,
+    body: bytes,
     *,
     content_type: str = "application/json",
     retry_after: float | None = None,
@@ -211,7 +297,7 @@ def status_error(
     """
     try:
         status = _decode_status(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except MALFORMED:
         status = Status()
     if status.kind != "Status":
         said = f"HTTP {http_status} with {content_type or 'no content type'} instead of a Kubernetes Status"

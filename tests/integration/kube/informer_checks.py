@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 DEADLINE = 60.0
 # The tests break things on purpose and need not wait like a production server would want them to.
-HASTY = Timing(retry=Ramp(0.05, 0.5), denied=Ramp(0.1, 0.5), missing=Ramp(0.1, 0.5), idle=2.0)
+HASTY = Timing(retry=Ramp(0.05, 0.5), denied=Ramp(0.1, 0.5), missing=Ramp(0.1, 0.5))
+# For silence on purpose: no bookmark comes so soon, so a quiet kind is listed again and again.
+IMPATIENT = dataclasses.replace(HASTY, idle=2.0)
 
 
 class Mirror(Generic[T]):

@@ -69,8 +69,8 @@ def respond(status: int, body: bytes | dict[str, Any], **headers: str) -> Answer
     return step
 
 
-def stream(*pieces: bytes, end: bool = True) -> Answer:
-    """Return a step that sends a chunked answer piece by piece, each its own packet, and may cut it short."""
+def stream(*pieces: bytes, end: bool | None = True) -> Answer:
+    """Return a step that sends chunks, each its own packet, and ends well, cuts it short, or (None) hangs."""
 
     async def step(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(
@@ -80,7 +80,10 @@ def stream(*pieces: bytes, end: bool = True) -> Answer:
             writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
             await writer.drain()
             await asyncio.sleep(0)
-        if end:
+        await writer.drain()
+        if end is None:
+            await asyncio.Event().wait()
+        elif end:
             writer.write(b"0\r\n\r\n")
         else:
             writer.close()

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import traceback
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.auth import TokenFile
+from slurm_operator.kube.auth import TokenFile, bearer_token
 from slurm_operator.kube.client import Client, RequestInfo
 from slurm_operator.kube.config import ClientConfig
 from slurm_operator.kube.errors import (
@@ -18,12 +19,15 @@ from slurm_operator.kube.errors import (
     DeadlineExceeded,
     DecodeError,
     FencedError,
+    Invalid,
     ServerError,
     TlsError,
     TooManyRequests,
     Unauthorized,
 )
-from slurm_operator.kube.models import ConfigMap
+from slurm_operator.kube.execplugin import ExecPlugin, ExecSpec
+from slurm_operator.kube.models import ConfigMap, Secret
+from tests.integration.kube.faults import silent_server
 from tests.integration.kube.scripted import (
     BODY,
     GOOD,
@@ -119,7 +123,9 @@ async def test_broken_answers_repeat_reads_only(server: Server, client: Client, 
     ):
         server.requests.clear()
         server.script = [fault, OK]
-        with pytest.raises(ConnectionFailed, match=r"ConfigMap n/a: .* broke") as caught:
+        with pytest.raises(
+            ConnectionFailed, match=r"ConfigMap n/a: the connection to \S+ broke: [a-zHTP ]+ \(\w+\)$"
+        ) as caught:
             await write()
         assert caught.value.sent
         assert len(server.requests) == 1
@@ -225,7 +231,7 @@ async def test_redirects_are_not_followed(server: Server, client: Client) -> Non
 
 
 async def test_bytes_that_are_no_http(server: Server, client: Client) -> None:
-    """A server that does not speak HTTP is a failed connection."""
+    """A server that does not speak HTTP is a failed connection, and what it did say is not repeated."""
 
     async def gibberish(_request: Request, writer: asyncio.StreamWriter) -> None:
         writer.write(b"\x16\x03\x01 hush\r\n\r\n")
@@ -233,8 +239,49 @@ async def test_bytes_that_are_no_http(server: Server, client: Client) -> None:
         writer.close()
 
     server.script = [gibberish]
-    with pytest.raises(ConnectionFailed):
+    with pytest.raises(ConnectionFailed, match=r"broke: the answer is not valid HTTP \(\w+\)$") as caught:
         await client.create(ConfigMap, BODY)
+    assert "hush" not in traceback_of(caught.value)
+
+
+@pytest.mark.parametrize("broken_later", [False, True])
+async def test_badly_framed_secrets_are_not_quoted(server: Server, *, broken_later: bool) -> None:
+    """An answer whose chunks do not fit is described without a byte of it, nor of the credentials."""
+    body = b'{"metadata":{"name":"a","namespace":"n"},"data":{"password":"aHVzaA=="}}'
+    good = b"%x\r\n%b\r\n" % (len(body), body) if broken_later else b""
+
+    async def misframed(_request: Request, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n" + good
+        )
+        await writer.drain()
+        if broken_later:
+            await asyncio.sleep(0.05)
+        writer.write(b"5\r\n" + body + b"\r\n0\r\n\r\n")
+
+    server.script = [misframed]
+    config = ClientConfig(server=server.url, auth=bearer_token("hush-hush"))
+    async with Client(config, timeout=0.5) as client:
+        # A read is tried again until its time is over, and aiohttp may wait for more after a bad chunk.
+        late = r"no answer from \S+ within 0\.5 s$"
+        reading = client.get(Secret, "a", "n"), rf"^get Secret n/a: (the connection .*|{late})"
+        writing = client.apply(Secret, BODY), late if broken_later else r"not valid HTTP \(\w+\)$"
+        for call, message in (reading, writing):
+            with pytest.raises(ConnectionFailed, match=message) as caught:
+                await call
+            shown = traceback_of(caught.value)
+            for secret in ("aHVzaA", "hush", "password"):
+                assert secret not in shown
+            assert caught.value.__cause__ is None
+
+
+def traceback_of(error: BaseException) -> str:
+    """Return what a log line with a traceback would show of an error, without the code of this test."""
+    return "\n".join(
+        line
+        for line in traceback.TracebackException.from_exception(error).format(chain=True)
+        if not line.startswith("  File")
+    )
 
 
 # -------------------------------------------------------------------------------------------------- deadlines
@@ -278,12 +325,42 @@ async def test_waiting_for_a_slot_counts(server: Server) -> None:
         first = asyncio.ensure_future(client.get(ConfigMap, "a", "n"))
         async with asyncio.timeout(10):
             await arrived.wait()
-        with pytest.raises(DeadlineExceeded) as caught:
+        with pytest.raises(DeadlineExceeded, match=r"n/a: no free slot for the request within") as caught:
             await client.create(ConfigMap, BODY, timeout=0.2)
         assert not caught.value.sent
         assert len(server.requests) == 1
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
+
+
+async def test_a_deadline_names_what_was_missing(server: Server, tmp_path: Path) -> None:
+    """Time lost on credentials or on connecting is not blamed on a server that was never asked."""
+    program = tmp_path / "plugin"
+    program.write_text("#!/bin/sh\nexec sleep 60\n", encoding="utf-8")
+    program.chmod(0o755)
+    spec = ExecSpec(command="./plugin", api_version="client.authentication.k8s.io/v1")
+    plugin = ExecPlugin(
+        spec, directory=tmp_path, cluster=None, trust=ssl.create_default_context, where="x", seconds=1
+    )
+    async with Client(ClientConfig(server=server.url, auth=plugin), timeout=0.2) as client:
+        with pytest.raises(
+            DeadlineExceeded, match=r"^get ConfigMap n/a: no credentials within 0\.2 s$"
+        ) as caught:
+            await client.get(ConfigMap, "a", "n")
+        assert not caught.value.sent
+        watch = client.watch(ConfigMap, "n", resource_version="1")
+        with pytest.raises(
+            DeadlineExceeded, match=r"^watch configmaps in n: no credentials within"
+        ) as caught:
+            await anext(watch)
+        assert not caught.value.sent
+    assert server.requests == []
+
+    async with silent_server() as port:
+        silent = ClientConfig(server=f"https://127.0.0.1:{port}", ssl=ssl.create_default_context())
+        async with Client(silent, timeout=0.2) as client:
+            with pytest.raises(DeadlineExceeded, match=rf"n/a: no connection to 127\.0\.0\.1:{port} within"):
+                await client.get(ConfigMap, "a", "n")
 
 
 async def test_requests_in_flight_are_bounded(server: Server) -> None:
@@ -358,3 +435,23 @@ async def test_client_must_be_open(server: Server) -> None:
     """A client outside its `async with` says how it is meant to be used."""
     with pytest.raises(RuntimeError, match="async with Client"):
         await Client(server.config()).get(ConfigMap, "a", "n")
+
+
+async def test_raw_errors_hide_what_a_secret_path_or_the_caller_calls_secret(
+    server: Server, client: Client
+) -> None:
+    """A refusal of a raw request is quoted unless its path names a secret resource or the caller says so."""
+    said = {"kind": "Status", "code": 422, "reason": "Invalid", "message": "Invalid value: hush"}
+    server.script = [respond(422, said)]
+
+    async def shown(path: str, *, secret: bool | None = None) -> bool:
+        with pytest.raises(Invalid) as caught:
+            await client.raw("POST", path, body={}, secret=secret)
+        return "hush" in str(caught.value)
+
+    assert await shown("/apis/tests.example/v1/widgets")
+    assert await shown("/apis/tests.example/v1/secretsanta")
+    assert not await shown("/apis/tests.example/v1/widgets", secret=True)
+    assert not await shown("/api/v1/namespaces/n/secrets/a")
+    assert not await shown("/apis/authentication.k8s.io/v1/tokenreviews")
+    assert await shown("/apis/authentication.k8s.io/v1/tokenreviews", secret=False)

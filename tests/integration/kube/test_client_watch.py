@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.kube.client import Client, PatchType, RequestInfo
-from slurm_operator.kube.errors import FencedError, NotFound
+from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, FencedError, NotFound
 from slurm_operator.kube.models import ConfigMap, Deployment, Pod
 
 if TYPE_CHECKING:
@@ -61,6 +61,19 @@ async def test_watch_ends_when_the_server_ends_it(client: Client, kube_namespace
         ConfigMap, kube_namespace, resource_version=start.resource_version, timeout_seconds=1
     )
     assert all([event.type == "BOOKMARK" async for event in events])
+
+
+async def test_watch_from_the_future_is_silent(client: Client, kube_namespace: str) -> None:
+    """A server that has not reached the version yet opens the watch and says nothing, not even that."""
+    events = client.watch(
+        ConfigMap, kube_namespace, resource_version="9" * 15, idle_seconds=2.0, timeout_seconds=60
+    )
+    first = asyncio.ensure_future(anext(events))
+    await client.create(ConfigMap, config_map("unheard", kube_namespace))
+    with pytest.raises(ConnectionFailed, match="nothing arrived for too long") as caught:
+        await first
+    assert caught.value.sent
+    assert not isinstance(caught.value, DeadlineExceeded)
 
 
 async def test_watch_does_not_take_a_slot(config: ClientConfig, kube_namespace: str) -> None:

@@ -157,3 +157,40 @@ async def test_a_kind_that_is_not_served_yet(client: Client, kube_namespace: str
             await client.create(AnyWidget, widget("first", kube_namespace, 1))
             await wait_until(lambda: informer.synced, "synced")
             await assert_same_as_fresh_list(informer, client, mirror, (kube_namespace,))
+
+
+async def test_a_deeply_nested_object(client: Client, kube_namespace: str) -> None:
+    """An object nested as deep as the server allows costs only itself, in a list and in a watch."""
+    ns = kube_namespace
+    async with widgets_served(client):
+        await wait_for_raw(client, Widget.RESOURCE.path(ns), None)
+        await client.create(AnyWidget, widget("good", ns, 1))
+        await create_deep_widget(client, ns, "listed")
+        informer = Informer(client, Widget, namespaces=(ns,), timing=HASTY)
+        async with running(informer) as mirror:
+            assert informer.synced
+            await create_deep_widget(client, ns, "watched")
+            await client.create(AnyWidget, widget("after", ns, 2))
+            await assert_same_as_fresh_list(informer, client, mirror, (ns,))
+            assert {obj.metadata.name for obj in informer.store.list()} == {"good", "after"}
+            assert set(informer.store.unreadable) == {Key(ns, "listed"), Key(ns, "watched")}
+            assert "nested too deeply" in informer.store.unreadable[Key(ns, "watched")]
+
+            for name in ("listed", "watched"):
+                await client.raw("DELETE", f"{Widget.RESOURCE.path(ns)}/{name}")
+            await assert_same_as_fresh_list(informer, client, mirror, (ns,))
+            for name in ("listed", "watched"):
+                assert [what for what, uid in mirror.of(name) if uid] == ["added", "deleted"]
+
+
+async def create_deep_widget(client: Client, namespace: str, name: str) -> None:
+    """Create a widget whose size is of a depth that Python's encoders would refuse, too."""
+    head = (
+        f'{{"apiVersion":"tests.example/v1","kind":"Widget","metadata":{{"name":"{name}"}},"spec":{{"size":'
+    )
+    body = head.encode() + b'{"a":' * DEPTH + b"1" + b"}" * DEPTH + b"}}"
+    await client.raw("POST", Widget.RESOURCE.path(namespace), body=body)
+
+
+# The server reads ten thousand levels, of which managed fields, which repeat the object, need a few more.
+DEPTH = 9_900

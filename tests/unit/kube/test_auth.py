@@ -6,18 +6,17 @@ import json
 import ssl
 import sys
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
-from slurm_operator.kube.auth import Auth, Impersonate, TokenFile, bearer_token
+from slurm_operator.kube.auth import Auth, CertificateFiles, Impersonate, TokenFile, anonymous, bearer_token
 from slurm_operator.kube.errors import ConfigError, CredentialsError
 from slurm_operator.kube.execplugin import EnvVar, ExecPlugin, ExecSpec
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.unit.kube.conftest import Pki
 
 V1 = "client.authentication.k8s.io/v1"
@@ -132,15 +131,24 @@ async def test_token_file_survives_being_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [(None, "cannot be read"), ("", "is empty"), ("\n", "is empty")]
+    ("content", "message"),
+    [
+        (None, "cannot be read"),
+        ("", "is empty"),
+        ("\n", "is empty"),
+        ("hush\nhush", "the token holds spaces, line breaks"),
+        ("hu sh", "the token holds spaces, line breaks"),
+        ("hüsh", "or other characters that no token has; give one line"),
+    ],
 )
 async def test_token_file_unusable_from_the_start(tmp_path: Path, content: str | None, message: str) -> None:
     """Without any token to fall back on, the error names the file and the fix."""
     path = tmp_path / "token"
     if content is not None:
         path.write_text(content, encoding="utf-8")
-    with pytest.raises(CredentialsError, match=rf"token: .*{message}"):
+    with pytest.raises(CredentialsError, match=rf"token: .*{message}") as caught:
         await TokenFile(path).headers()
+    assert "sh" not in str(caught.value).removeprefix(str(path))
 
 
 # ----------------------------------------------------------------------------------------------- exec plugins
@@ -248,6 +256,37 @@ async def test_missing_plugin_repeats_the_install_hint(tmp_path: Path) -> None:
         await auth.headers()
 
 
+async def test_one_failure_is_shared(plugin: Plugin) -> None:
+    """Requests that wait for a run that fails get its error, each its own, and start no run of their own."""
+    auth = plugin.auth()
+    failures = await asyncio.gather(*(auth.headers() for _ in range(8)), return_exceptions=True)
+    assert {
+        str(failure).partition(" exited ")[2] for failure in failures if isinstance(failure, CredentialsError)
+    } == {"with 3; its stderr says why"}
+    assert len({id(failure) for failure in failures}) == 8
+    assert len(plugin.runs) == 1
+
+
+async def test_a_caller_that_gives_up_leaves_the_run_to_the_others(plugin: Plugin) -> None:
+    """A request cancelled while it waits for the plugin does not cost another one its answer."""
+    plugin.answers({"token": "t1"})
+    auth = plugin.auth()
+    first, second = (asyncio.ensure_future(auth.headers()) for _ in range(2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second)["Authorization"] == "Bearer t1"
+    assert len(plugin.runs) == 1
+
+
+async def test_two_loops_share_one_run(plugin: Plugin) -> None:
+    """The loop of the leader election waits for the same run as the main one."""
+    plugin.answers({"token": "t1"})
+    auth = plugin.auth()
+    elsewhere = asyncio.to_thread(lambda: asyncio.run(token_of(auth)))
+    assert set(await asyncio.gather(elsewhere, token_of(auth))) == {"Bearer t1"}
+    assert len(plugin.runs) == 1
+
+
 async def test_failing_plugin_may_heal(plugin: Plugin) -> None:
     """A plugin that fails is reported with its exit code and asked again by the next request."""
     auth = plugin.auth()
@@ -274,6 +313,36 @@ async def test_hanging_plugin_is_ended(tmp_path: Path) -> None:
         await auth.headers()
 
 
+async def test_helpers_of_a_hanging_plugin_end_with_it(tmp_path: Path) -> None:
+    """What the plugin started is ended as well, even if it keeps the plugin's output open."""
+    program = tmp_path / "plugin"
+    program.write_text('#!/bin/sh\nsleep 600 &\necho $! > "$0.helper"\nexit 0\n', encoding="utf-8")
+    program.chmod(0o755)
+    auth = ExecPlugin(
+        ExecSpec(command="./plugin", api_version=V1),
+        directory=tmp_path,
+        cluster=None,
+        trust=ssl.create_default_context,
+        where="config: users[x].user.exec",
+        seconds=0.5,
+    )
+    with pytest.raises(CredentialsError, match="gave no answer within"):
+        await auth.headers()
+    helper = int((tmp_path / "plugin.helper").read_text(encoding="utf-8"))
+    async with asyncio.timeout(10):
+        while _runs(helper):  # noqa: ASYNC110 - another process has no event for us
+            await asyncio.sleep(0.01)
+
+
+def _runs(pid: int) -> bool:
+    """Tell whether a process lives; one that nobody has waited for yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [
@@ -281,6 +350,8 @@ async def test_hanging_plugin_is_ended(tmp_path: Path) -> None:
         ({"clientCertificateData": "hush"}, "printed only one of clientCertificateData and clientKeyData"),
         ({"clientCertificateData": "hush", "clientKeyData": "hush"}, "not a PEM certificate and key"),
         ({"token": 7, "note": "hush"}, "printed no ExecCredential"),
+        ({"token": "hush\nhush"}, "the token from '.*' holds spaces, line breaks"),
+        ({"token": " \n"}, "printed neither a token nor a client certificate"),
     ],
 )
 async def test_bad_answers_are_named_and_not_quoted(
@@ -327,3 +398,18 @@ async def test_impersonation_passes_the_rest_through(tmp_path: Path) -> None:
     assert await auth.refresh(used)
     context = ssl.create_default_context()
     assert await auth.tls(context) is context
+
+
+async def test_all_requests_refused_with_an_old_certificate_may_try_again(tmp_path: Path) -> None:
+    """The first refresh loads the renewed files, and those that come after it find them loaded."""
+    path = tmp_path / "cert"
+    path.write_text("old", encoding="utf-8")
+    auth = CertificateFiles(anonymous(), ssl.create_default_context, (path,))
+    assert not await auth.refresh({}), "the same certificate again would be refused again"
+    renewed = tmp_path / "renewed"
+    renewed.write_text("new", encoding="utf-8")
+    renewed.rename(path)
+    assert await asyncio.gather(*(auth.refresh({}) for _ in range(5))) == [True] * 5
+    first = await auth.tls(None)
+    assert first is not None
+    assert await auth.tls(None) is first

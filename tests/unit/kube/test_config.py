@@ -355,6 +355,42 @@ def test_broken_files_are_named(tmp_path: Path, content: bytes, message: str) ->
     assert "hush" not in str(caught.value)
 
 
+@pytest.mark.parametrize("content", [b"", b"\n \n", b"# no certificate\n"])
+def test_authority_without_certificates(tmp_path: Path, pki: Pki, content: bytes) -> None:
+    """An empty CA file is a mistake, not a wish to trust every public authority."""
+    (tmp_path / "ca.crt").write_bytes(content)
+    path = write(tmp_path / "config", cluster={"certificate-authority": "ca.crt"})
+    with pytest.raises(
+        ConfigError, match=r"certificate-authority \(.*/ca\.crt\): .*; give the CA certificate"
+    ):
+        load(path)
+    if content.strip():
+        return
+    inline = write(tmp_path / "inline", cluster={"certificate-authority-data": b64(content or b" ")})
+    with pytest.raises(ConfigError, match=r"certificate-authority-data: empty"):
+        load(inline)
+    account = service_account(tmp_path, pki)
+    (account / "ca.crt").write_bytes(content)
+    with pytest.raises(ConfigError, match=r"/ca\.crt: empty; give the CA certificate"):
+        load_config(env=POD, service_account=account)
+
+
+@pytest.mark.parametrize("token", ["hush\nhush", "hu sh", "hush\x00", "hüsh"])
+def test_tokens_that_no_header_can_carry(tmp_path: Path, token: str) -> None:
+    """A token with a line break or the like is named by its field and not quoted."""
+    path = write(tmp_path / "config", user={"token": token})
+    with pytest.raises(ConfigError, match=r"users\[x\]\.user\.token: holds spaces, line breaks") as caught:
+        load(path)
+    assert "hush" not in str(caught.value)
+
+
+async def test_white_space_around_a_token_is_dropped(tmp_path: Path) -> None:
+    """A token in a block of YAML, which ends in a line break, works; a blank one is named."""
+    assert await authorization(load(write(tmp_path / "config", user={"token": "t1\n"}))) == "Bearer t1"
+    with pytest.raises(ConfigError, match=r"\.token: blank"):
+        load(write(tmp_path / "blank", user={"token": " \n"}))
+
+
 def test_missing_explicit_file(tmp_path: Path) -> None:
     """A kubeconfig that the caller named must exist."""
     with pytest.raises(ConfigError, match=r"absent: no such file; set KUBECONFIG or --kubeconfig"):

@@ -258,3 +258,65 @@ def test_an_unchanging_error_is_reported_once_and_then_rarely() -> None:
     assert reporter.clear()
     assert not reporter.clear()
     assert reporter.due("refused", 303.0)
+
+
+def test_silence_leads_to_a_list() -> None:
+    """A version from which an open watch brings not even a bookmark for the idle time is thrown away."""
+    state = watching()
+    state.watch_over(ConnectionFailed("silent"), events=0, lasted=TIMING.idle)
+    assert (state.resource_version, state.reason) == ("", "silent")
+
+
+def test_silence_adds_up() -> None:
+    """Watches that are cut before the idle time count together, and any news or list starts over."""
+    state = watching()
+    part = TIMING.idle * 0.4
+    cut = ConnectionFailed("cut by a proxy")
+    assert state.watch_over(None, events=0, lasted=part) == 0.0
+    state.watch_over(cut, events=0, lasted=part)
+    assert state.resource_version == "7"
+    state.watch_over(None, events=1, lasted=part)
+    state.watch_over(cut, events=0, lasted=part)
+    state.watch_over(cut, events=0, lasted=part)
+    assert state.resource_version == "7"
+    state.listed("8")
+    state.watch_over(cut, events=0, lasted=part)
+    assert state.resource_version == "8"
+    state.watch_over(cut, events=0, lasted=part)
+    state.watch_over(cut, events=0, lasted=part)
+    assert (state.resource_version, state.reason) == ("", "silent")
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionFailed("no", sent=False), DeadlineExceeded("no"), api(TooManyRequests, 429)]
+)
+def test_a_server_that_does_not_serve_is_not_silent(error: Exception) -> None:
+    """Waiting long for a connection, an answer or a refusal says nothing about the version."""
+    state = watching()
+    for _ in range(10):
+        state.watch_over(error, events=0, lasted=TIMING.idle)
+    assert state.resource_version == "7"
+
+
+def test_a_refusal_that_took_long_is_a_refusal() -> None:
+    """An error answer counts as a failure however late it comes: waits grow and the version is suspected."""
+    state = watching()
+    slow = [state.watch_over(api(ServerError, 504), events=0, lasted=20.0) for _ in range(4)]
+    assert slow == [0.2, 0.4, 0.8, 1.6]
+    assert state.resource_version == "7"
+    state.watch_over(api(ServerError, 504), events=0, lasted=20.0)
+    assert (state.resource_version, state.reason) == ("", "error")
+
+
+def test_a_version_that_ages_on_an_open_watch_is_listed_at_once() -> None:
+    """A 410 after hours of an open watch is the first of its kind, whatever there was before."""
+    state = watching()
+    for _ in range(3):
+        assert state.watch_over(api(Gone, 410), events=0, lasted=60.0) == 0.0
+        state.listed("8")
+
+
+def test_nobody_is_waited_for_longer_than_the_longest_wait() -> None:
+    """A Retry-After of a day, as a maintenance page sends it, does not park the informer for a day."""
+    assert watching().list_failed(api(ServerError, 503, retry_after=86400.0)) == 60.0
+    assert watching().watch_over(api(TooManyRequests, 429, retry_after=86400.0), events=0, lasted=0.1) == 60.0

@@ -103,10 +103,40 @@ def test_an_answer_that_a_list_has_overtaken_is_dropped() -> None:
     asked: list[Doubt] = []
     intake = started(asked=asked)
 
-    intake.relist(Listing(), "ns")
+    intake.relist(intake.begin("ns"), "ns")
     intake.answered(asked[0], gadget(6))
 
     assert stored(intake) is None
+
+
+def test_an_answer_during_a_list_is_dropped() -> None:
+    """Between the pages of a list nothing is applied: a later page would undo it and a watch do it again."""
+    asked: list[Doubt] = []
+    intake = started(asked=asked)
+    seen: list[Change[Gadget]] = []
+    intake.add_handler(seen.append)
+    before = len(seen)
+
+    listing = intake.begin(None)
+    intake.collect(listing, [gadget(6)], [])
+    intake.answered(asked[0], gadget(9, "u2"))
+    intake.deliver(intake.relist(listing, None), intake.handlers)
+    intake.event("DELETED", gadget(8))
+    intake.event("ADDED", gadget(9, "u2"))
+
+    assert [change.object.metadata.uid for change in seen[before:]] == ["u1", "u1", "u1", "u2"]
+    assert stored(intake) == "9"
+
+
+def test_a_list_of_one_namespace_leaves_the_doubts_of_others() -> None:
+    """An answer is still wanted while another namespace is listed."""
+    asked: list[Doubt] = []
+    intake = started(asked=asked)
+
+    intake.begin("elsewhere")
+    assert intake.wanted(asked[0])
+    intake.begin("ns")
+    assert not intake.wanted(asked[0])
 
 
 def test_an_object_that_stays_bad_stays_marked() -> None:
@@ -123,7 +153,7 @@ def test_an_object_that_stays_bad_stays_marked() -> None:
 
 
 def test_a_bad_object_can_be_deleted() -> None:
-    """The deletion of an object that never decoded ends its mark."""
+    """The deletion of an object that does not decode ends its mark."""
     asked: list[Doubt] = []
     intake = started(asked=asked)
 
@@ -131,6 +161,49 @@ def test_a_bad_object_can_be_deleted() -> None:
 
     assert stored(intake) is None
     assert not intake.store.unreadable
+
+
+def test_the_handlers_hear_of_the_end_of_an_object_that_never_decoded() -> None:
+    """It comes and goes with the metadata that did decode, or at least its name, by event or by list."""
+    intake: Intake[Gadget] = Intake(Gadget, lambda _: None)
+    seen: list[Change[Gadget]] = []
+    intake.add_handler(seen.append)
+    known = gadget(5)
+
+    intake.event("ADDED", BadObject(KEY, "bad", "5", known.metadata))
+    assert seen == []
+    intake.event("DELETED", bad(6))
+    assert seen == [Change(None, known), Change(known, None)]
+
+    seen.clear()
+    listing = intake.begin(None)
+    intake.collect(listing, [], [bad(7)])
+    intake.deliver(intake.relist(listing, None), intake.handlers)
+    assert seen == []
+    intake.deliver(intake.relist(intake.begin(None), None), intake.handlers)
+    assert [(change.key, change.added, change.deleted) for change in seen] == [
+        (KEY, True, False),
+        (KEY, False, True),
+    ]
+
+
+class Strict(Object, frozen=True, kw_only=True):
+    RESOURCE: ClassVar[Resource] = Resource("test.example", "v1", "stricts", "Strict")
+
+    size: int
+
+
+def test_a_kind_that_requires_more_than_metadata_has_no_stand_in() -> None:
+    """An object of such a kind that never decoded is marked and unmarked, and nothing is made up for it."""
+    intake: Intake[Strict] = Intake(Strict, lambda _: None)
+    seen: list[Change[Strict]] = []
+    intake.add_handler(seen.append)
+
+    intake.event("ADDED", bad(5))
+    assert KEY in intake.store.unreadable
+    intake.event("DELETED", bad(6))
+    assert not intake.store.unreadable
+    assert seen == []
 
 
 def test_decode_errors_are_counted_by_kind() -> None:

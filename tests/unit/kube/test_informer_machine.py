@@ -1,9 +1,9 @@
 """The way from the wire into the store, against a model of a server with a history.
 
 The model server keeps every event, forgets old ones when compacted, and can hold objects that do not
-decode. The streams of two namespaces read it at their own pace, are cut, list again, and objects are asked
-for by themselves with answers that arrive at any later time. Whatever happens in between, once everything
-is delivered the store is the server's state.
+decode. The streams of two namespaces read it at their own pace, are cut, list again in pages while the
+server moves on, and objects are asked for by themselves with answers that arrive at any later time.
+Whatever happens in between, once everything is delivered the store is the server's state.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Version(NamedTuple):
     def wire(self) -> Thing | BadObject:
         """Return what the decoder makes of it."""
         meta = self.obj.metadata
-        return BadObject(self.obj.key, "does not decode", meta.resource_version) if self.bad else self.obj
+        if not self.bad:
+            return self.obj
+        return BadObject(self.obj.key, "does not decode", meta.resource_version, meta)
 
 
 class Event(NamedTuple):
@@ -50,15 +52,17 @@ namespaces = st.sampled_from(("a", "a", "a", "b"))
 keys = st.builds(Key, namespaces, st.sampled_from(("one", "one", "one", "two")))
 # One rule with a weighted choice: separate rules would be switched off by Hypothesis in most runs, and the
 # races between them need all of them. Compaction and lists are rare because they end the interesting states,
-# and "fall behind" makes the most interesting one: a doubtful object that has changed again on the server.
+# while "fall behind" and "list meanwhile" make the most interesting ones: a doubtful object that has changed
+# again on the server, and one that changes between the pages of a list.
 ACTIONS = (
     *("fall behind",) * 3,
+    *("list meanwhile",) * 2,
     *("write",) * 3,
     *("delete",) * 2,
     *("receive",) * 3,
     *("read",) * 3,
     *("answer",) * 3,
-    *("compact", "relist"),
+    *("compact", "relist", "begin list", "begin list"),
 )
 
 
@@ -72,11 +76,13 @@ class IntakeMachine(RuleBasedStateMachine):
         self.asked: list[Doubt] = []
         self.answers: list[tuple[Doubt, Version | None]] = []
         self.position: dict[str, int | None] = dict.fromkeys(NAMESPACES)
+        self.listings: dict[str, tuple[Listing[Thing], int]] = {}
         self.intake: Intake[Thing] = Intake(Thing, self.asked.append)
         self.intake.store.add_index("group", lambda obj: (obj.group,))
         self.intake.add_handler(self.handler)
         self.view: dict[Key, Thing] = {}
         self.newest: dict[str, int] = {}
+        self.dead: set[str] = set()
         self.faults: list[str] = []
 
     @rule(action=st.sampled_from(ACTIONS), key=keys, bad=st.booleans(), pick=st.integers(0, 5))
@@ -87,6 +93,16 @@ class IntakeMachine(RuleBasedStateMachine):
             for _ in range(pick % 3):
                 self.write(key, bad=False)
             self.receive(key.namespace, 1)
+            self.read_doubtful_object(len(self.asked) - 1)
+        elif action == "list meanwhile":
+            self.relist(key.namespace)
+            self.write(key, bad=True)
+            self.receive(key.namespace, 1)
+            self.write(key, bad=bad)
+            self.begin_list(key.namespace)
+            if pick % 2:
+                self.delete(key)
+            self.write(key, bad=False)
             self.read_doubtful_object(len(self.asked) - 1)
         elif action == "write":
             self.write(key, bad=bad)
@@ -100,6 +116,8 @@ class IntakeMachine(RuleBasedStateMachine):
             self.answer_arrives(pick)
         elif action == "compact":
             self.compacted = self.clock
+        elif action == "begin list":
+            self.begin_list(key.namespace)
         else:
             self.relist(key.namespace)
 
@@ -121,6 +139,9 @@ class IntakeMachine(RuleBasedStateMachine):
     # --- the streams
 
     def receive(self, namespace: str, count: int) -> None:
+        if namespace in self.listings:
+            self.finish_list(namespace)
+            return
         position = self.position[namespace]
         if position is None or position < self.compacted:
             self.relist(namespace)
@@ -130,15 +151,24 @@ class IntakeMachine(RuleBasedStateMachine):
             self.position[namespace] = event.version
 
     def relist(self, namespace: str) -> None:
-        listing: Listing[Thing] = Listing()
+        if namespace not in self.listings:
+            self.begin_list(namespace)
+        self.finish_list(namespace)
+
+    def begin_list(self, namespace: str) -> None:
+        """Take a snapshot; its pages arrive at once or while other things happen, and no event in between."""
+        listing = self.intake.begin(namespace)
+        self.listings[namespace] = (listing, self.clock)
         for key, version in self.live.items():
             if key.namespace == namespace:
                 item = version.wire()
                 bad = isinstance(item, BadObject)
                 self.intake.collect(listing, [] if bad else [version.obj], [item] if bad else [])  # type: ignore[list-item]
+
+    def finish_list(self, namespace: str) -> None:
+        listing, self.position[namespace] = self.listings.pop(namespace)
         handlers = self.intake.handlers
         self.intake.deliver(self.intake.relist(listing, namespace), handlers)
-        self.position[namespace] = self.clock
 
     def read_doubtful_object(self, pick: int) -> None:
         if self.asked:
@@ -163,6 +193,8 @@ class IntakeMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for namespace in NAMESPACES:
+            if namespace in self.listings:
+                self.finish_list(namespace)
             if self.position[namespace] is None or (self.position[namespace] or 0) < self.compacted:
                 self.relist(namespace)
             self.receive(namespace, len(self.history[namespace]) or 1)
@@ -187,7 +219,10 @@ class IntakeMachine(RuleBasedStateMachine):
             self.faults.append(f"{change} does not continue what came before")
         if change.new is None:
             self.view.pop(change.key, None)
+            self.dead.add(change.object.metadata.uid)
             return
+        if change.new.metadata.uid in self.dead:
+            self.faults.append(f"{change} brings back the dead")
         version = int(change.new.metadata.resource_version)
         if version < self.newest.get(change.new.metadata.uid, 0):
             self.faults.append(f"{change} goes back in time")

@@ -48,8 +48,8 @@ class LocalElector:
         await self.vacant.wait()
         self.trace.append("lead")
 
-    async def release(self) -> None:
-        self.trace.append("release")
+    async def release(self, *, free: bool = True) -> None:
+        self.trace.append("release" if free else "let expire")
         # The real elector's thread ends here, which sets this too; it must not be taken for a loss.
         self.lost.set()
         await asyncio.sleep(0.01)
@@ -197,12 +197,67 @@ async def test_the_lease_is_not_released_under_a_reconcile_that_goes_on() -> Non
     world.stop.set()
     with capture_logs() as lines:
         await world.task
+    assert world.trace[-1] == "let expire"
     assert "release" not in world.trace
+    assert world.manager.unstoppable == ("things ns/a",)
     assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("controller")]
     assert [line["still"] for line in lines if "lease is left to expire" in line["event"]] == [
         ["things ns/a"]
     ]
     go_on.set()
+
+
+@virtual_time
+async def test_a_runnable_that_goes_on_is_reported_and_the_lease_expires() -> None:
+    """A runnable that ignores its cancellation holds up nothing, is named, and the lease is not freed."""
+    go_on = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not go_on.is_set():
+            try:
+                await go_on.wait()
+            except asyncio.CancelledError:
+                continue
+
+    trace: list[str] = []
+    elector = LocalElector(trace)
+    elector.vacant.set()
+    manager = Manager(client(), elector=elector)
+    manager.add_runnable(stubborn, name="mule")
+    stop = asyncio.Event()
+    task = asyncio.create_task(manager.run(stop))
+    await asyncio.sleep(1)
+    stop.set()
+    await task
+    assert manager.unstoppable == ("mule",)
+    assert trace[-1] == "let expire"
+    go_on.set()
+
+
+@virtual_time
+async def test_a_failure_followed_by_a_lost_lease_shows_both() -> None:
+    """A lease lost during the stop that a failure began is told apart, although the failure is raised."""
+
+    async def fail() -> None:
+        await asyncio.sleep(2.5)
+        raise OSError("disk is full")
+
+    async def linger(_: Key) -> None:
+        await asyncio.sleep(1000)
+
+    trace: list[str] = []
+    elector = LocalElector(trace)
+    elector.vacant.set()
+    manager = Manager(client(), elector=elector, grace=100.0)
+    manager.add_runnable(fail, name="spool")
+    manager.add(Controller("things", linger)).queue.add(A)
+    task = asyncio.create_task(manager.run(asyncio.Event()))
+    await asyncio.sleep(10)
+    elector.lost.set()
+    with pytest.raises(RunnableFailed, match="spool failed"):
+        await task
+    assert manager.lost
+    assert "release" not in trace
 
 
 @virtual_time
@@ -267,6 +322,23 @@ async def test_a_runnable_that_fails_ends_the_process_in_order() -> None:
     with pytest.raises(RunnableFailed, match=r"^spool failed: OSError: disk is full$"):
         await manager.run(asyncio.Event())
     assert trace == ["health up", "acquire", "lead", "health down", "release"]
+
+
+async def cancel_oneself() -> None:
+    """Await something that somebody else has cancelled."""
+    doomed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    doomed.cancel()
+    await doomed
+
+
+@virtual_time
+async def test_a_runnable_cancelled_from_within_has_failed() -> None:
+    """A runnable that dies of a cancellation nobody asked for ends the process, and is named."""
+    manager = Manager(client())
+    manager.add_runnable(cancel_oneself, name="spool")
+    with pytest.raises(RunnableFailed, match=r"^spool failed: CancelledError"):
+        async with asyncio.timeout(100):
+            await manager.run(asyncio.Event())
 
 
 @virtual_time
@@ -366,22 +438,31 @@ async def test_informers_are_shared_by_their_arguments() -> None:
     assert manager.informer(ConfigMap, labels={}) is maps
 
 
+async def fail() -> None:
+    raise RuntimeError("a defect")
+
+
 class Fragile(Informer[ConfigMap]):
     """An informer with a defect: its first run fails."""
 
     runs = 0
+    defect: Callable[[], Coroutine[Any, Any, None]]
 
     async def run(self) -> None:
         self.runs += 1
         if self.runs == 1:
-            raise RuntimeError("a defect")
+            await self.defect()
         await asyncio.Event().wait()
 
 
+@pytest.mark.parametrize("defect", [fail, cancel_oneself])
 @virtual_time
-async def test_an_informer_that_fails_is_started_again() -> None:
+async def test_an_informer_that_fails_is_started_again(
+    defect: Callable[[], Coroutine[Any, Any, None]],
+) -> None:
     """A defect in an informer costs a log line and a moment, never the process."""
     informer = Fragile(client(), ConfigMap)
+    informer.defect = defect
     task = asyncio.create_task(_keep_informed(informer))
     with capture_logs() as lines:
         await asyncio.sleep(100)
@@ -389,6 +470,8 @@ async def test_an_informer_that_fails_is_started_again() -> None:
     assert [(line["log_level"], line["kind"]) for line in lines] == [("error", "ConfigMap")]
     assert not task.done()
     task.cancel()
+    await asyncio.wait({task})
+    assert task.cancelled()
 
 
 @virtual_time

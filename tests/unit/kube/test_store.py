@@ -79,12 +79,13 @@ def test_an_unreadable_object_is_neither_absent_nor_current() -> None:
     assert store.get(first.key) is first
     assert dict(store.unreadable) == {first.key: "worse spec"}
 
-    assert store.put(second) == [Change(first, second)]
+    assert store.put(second) == [Change(first, second), Change(second, second)]
     assert not store.unreadable
+    assert store.put(thing("a", 4)) == [Change(second, thing("a", 4))]
 
 
 def test_an_object_that_was_never_readable_is_only_a_mark() -> None:
-    """A key can be unknown without any stored object, and its deletion is no change for handlers."""
+    """A key can be unknown without any stored object, and without a trace once it is gone."""
     store: Store[Thing] = Store()
     key = Key("ns", "a")
 
@@ -93,6 +94,38 @@ def test_an_object_that_was_never_readable_is_only_a_mark() -> None:
     assert key in store.unreadable
     assert store.remove(key) == []
     assert not store.unreadable
+
+
+def test_the_end_of_an_object_that_never_was_readable_is_told() -> None:
+    """Its stand-in comes and goes, whether an event or a list says that it is gone, and only then."""
+    store: Store[Thing] = Store()
+    first, second = thing("a", 1), thing("a", 2)
+    told = [Change(None, second), Change(second, None)]
+
+    store.mark_unreadable(first.key, "bad", first)
+    assert store.mark_unreadable(first.key, "worse", second) == []
+    assert store.remove(first.key) == told
+    assert store.remove(first.key) == []
+
+    store.replace([], unreadable={first.key: "bad"}, stand_ins={first.key: second})
+    assert store.list() == []
+    assert store.replace([]) == told
+    assert store.replace([]) == []
+
+    store.mark_unreadable(first.key, "bad", first)
+    assert store.put(second) == [Change(None, second)]
+    assert store.remove(first.key) == [Change(second, None)]
+
+
+def test_an_object_that_an_index_refused_from_the_start_is_told_when_gone() -> None:
+    """An object kept out by an index function stands in for itself."""
+    store: Store[Thing] = Store()
+    store.add_index("tags", lambda obj: (obj.tags[0],))
+    obj = thing("a", 1)
+
+    assert store.put(obj) == []
+    assert obj.key in store.unreadable
+    assert store.remove(obj.key, "u1") == [Change(None, obj), Change(obj, None)]
 
 
 def test_a_list_keeps_what_it_could_not_read() -> None:

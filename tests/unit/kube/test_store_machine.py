@@ -46,7 +46,10 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(key=keys, content=contents)
     def put_new_version(self, key: Key, content: tuple[str, tuple[str, ...]]) -> None:
         obj = self.version(key, content, self.model.get(key))
-        self.follow(self.store.put(obj))
+        changes = self.store.put(obj)
+        if key in self.unreadable:
+            assert changes[-1].old is obj or changes[-1].added, "no predicate may hide that it is readable"
+        self.follow(changes)
         self.model[key] = obj
         self.unreadable.discard(key)
 
@@ -69,7 +72,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def remove(self, key: Key) -> None:
-        self.follow(self.store.remove(key))
+        changes = self.store.remove(key)
+        assert bool(changes) == (key in self.model or key in self.unreadable)
+        self.follow(changes)
         self.model.pop(key, None)
         self.unreadable.discard(key)
 
@@ -80,7 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(key=keys)
     def mark_unreadable(self, key: Key) -> None:
-        self.follow(self.store.mark_unreadable(key, "bad"))
+        self.follow(self.store.mark_unreadable(key, "bad", self.version(key, ("x", ()), None)))
         self.unreadable.add(key)
 
     @rule(
@@ -93,16 +98,22 @@ class StoreMachine(RuleBasedStateMachine):
         scope = {key for key in (*self.model, *self.unreadable, *fate) if namespace in (None, key.namespace)}
         listed: list[Thing] = []
         spoiled: dict[Key, str] = {}
+        stand_ins: dict[Key, Thing] = {}
         for key in sorted(scope):
             what, content = fate.get(key, ("keep", ("x", ())))
             old = self.model.get(key)
             if what == "spoil":
                 spoiled[key] = "bad"
+                stand_ins[key] = self.version(key, content, None)
             elif what == "keep" and old is not None:
                 listed.append(old)
             elif what in ("update", "recreate"):
                 listed.append(self.version(key, content, old if what == "update" else None))
-        self.follow(self.store.replace(listed, namespace=namespace, unreadable=spoiled))
+        changes = self.store.replace(listed, namespace=namespace, unreadable=spoiled, stand_ins=stand_ins)
+        listed_keys = {obj.key for obj in listed}
+        gone = {key for key in (*self.model, *self.unreadable) if key in scope} - listed_keys - set(spoiled)
+        assert {change.key for change in changes if change.deleted} >= gone
+        self.follow(changes)
         for key in scope:
             if key not in spoiled:
                 self.model.pop(key, None)

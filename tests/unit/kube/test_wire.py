@@ -21,6 +21,7 @@ from slurm_operator.kube.models import Pod
 from slurm_operator.kube.wire import (
     BadObject,
     WatchEvent,
+    cut_at,
     decode_event,
     decode_object,
     decode_page,
@@ -229,3 +230,67 @@ def test_rbac_on_secrets_is_told() -> None:
 def test_long_messages_are_cut() -> None:
     """A message of any length fits in a log line and an event."""
     assert len(str(refused(422, "Invalid", "x" * 100_000))) < 1_200
+
+
+# ----------------------------------------------------------------------------------------- deeply nested ones
+
+
+# More than any Python lets a decoder recurse.
+DEEP = 200_000
+
+
+def deep_pod(name: str) -> bytes:
+    """Return a pod nested as deep in its spec as in the record of who manages its fields."""
+    nested = b'{"a":' * DEEP + b"[]" + b"}" * DEEP
+    owner = '{"apiVersion": "v1", "kind": "Owner", "name": "o", "uid": "u-o", "controller": true}'
+    meta = f'"name": "{name}", "namespace": "n", "resourceVersion": "8", "ownerReferences": [{owner}]'
+    fields = b', "managedFields": [{"manager": "x}", "fieldsV1": ' + nested + b"}]"
+    return b'{"metadata": {' + meta.encode() + fields + b'}, "spec": {"unknown": ' + nested + b"}}"
+
+
+def test_a_deeply_nested_item_costs_only_itself() -> None:
+    """An item nested too deeply for the decoder is set apart with its metadata; the others are delivered."""
+    last = json.dumps(pod("b")).encode()
+    around = page(pod("a", nodeName="w{1]"), pod("b"), resourceVersion="9", **{"continue": "tok"})
+    body = around.replace(last, deep_pod("deep") + b", 17, " + last)
+    found = decode_page(Pod, body, "list pods")
+
+    assert [(item.metadata.name, item.spec.node_name) for item in found.items] == [("a", "w{1]"), ("b", "")]
+    assert (found.resource_version, found.continue_token) == ("9", "tok")
+    deep, number = found.bad
+    assert (deep.key, deep.resource_version) == (Key("n", "deep"), "8")
+    assert "nested too deeply" in deep.error
+    assert [owner.name for owner in deep.metadata.owner_references] == ["o"]
+    assert number.key == Key("", "")
+
+
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
+def test_a_deeply_nested_event_is_isolated(kind: str) -> None:
+    """An event whose object is nested too deeply keeps its type, key and version."""
+    text = b'{"type": "' + kind.encode() + b'", "object": ' + deep_pod("deep") + b"}"
+    event = decode_event(Pod, text, "watch pods")
+    assert (event.type, event.resource_version) == (kind, "8")
+    assert isinstance(event.object, BadObject)
+    assert event.object.key == Key("n", "deep")
+
+
+@pytest.mark.parametrize("body", [b"{" * DEEP, b'{"a":' * DEEP, b"[" * DEEP + b"]" * DEEP])
+def test_deep_answers_that_are_nothing(body: bytes) -> None:
+    """An answer that is nested and malformed is an error like any other malformed answer."""
+    with pytest.raises(DecodeError, match="not a list of Pod"):
+        decode_page(Pod, body, "list pods")
+    with pytest.raises(DecodeError, match="the answer is not a Pod"):
+        decode_object(Pod, body, "get pod")
+    with pytest.raises(DecodeError, match="is not an event"):
+        decode_event(Pod, body, "watch pods")
+    assert "instead of a Kubernetes Status" in str(status_error("get pod", 500, body))
+
+
+def test_cutting_looks_into_no_string() -> None:
+    """Brackets and quotes inside strings are text, and what is cut out is found again by its number."""
+    text = rb'{"a}\\\"]": [1, {"b": "{"}], "c": [], "d": {"e": {"f": "\\\\"}}}'
+    assert cut_at(text, 9) == (text, [])
+    assert cut_at(text, 1) == (
+        rb'{"a}\\\"]": [0], "c": [1], "d": [2]}',
+        [rb'[1, {"b": "{"}]', b"[]", rb'{"e": {"f": "\\\\"}}'],
+    )
