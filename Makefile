@@ -5,10 +5,16 @@ PYTHON ?= python3
 VENV   := $(shell $(PYTHON) scripts/venv.py --path)
 BIN    := $(VENV)/bin
 STEP   := scripts/step
+# What tools remember between runs stays out of the tree, which may be read-only.
+CACHE  := $(VENV)-tools
+PYTEST := "$(BIN)/python" -m pytest -o "cache_dir=$(CACHE)/pytest"
 CRDS   := charts/slurm-operator-crds/templates
 
 export PYTHONPATH := src:.
 export PYTHONDONTWRITEBYTECODE := 1
+export RUFF_CACHE_DIR := $(CACHE)/ruff
+export MYPY_CACHE_DIR := $(CACHE)/mypy
+export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
 .PHONY: help venv kube test unit lint format bench demo demo-down crds lock clean
@@ -20,38 +26,38 @@ venv: ## the python environment, made once
 	@$(PYTHON) scripts/venv.py >/dev/null
 
 kube: venv ## kube-apiserver, etcd, kwok and helm, built once
-	@$(STEP) "kubernetes binaries" $(BIN)/python -m kubebox build
+	@$(STEP) "kubernetes binaries" "$(BIN)/python" -m kubebox build
 
 test: kube ## all tests, against a real Kubernetes
-	@$(STEP) "tests" $(BIN)/python -m pytest $(PYTEST_ARGS)
+	@$(STEP) "tests" $(PYTEST) $(PYTEST_ARGS)
 
 unit: venv ## only the tests that need no Kubernetes
-	@$(STEP) "unit tests" $(BIN)/python -m pytest tests/unit $(PYTEST_ARGS)
+	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
 
 lint: venv ## formatting, lint rules, types, layers, generated files
-	@$(STEP) "format" $(BIN)/ruff format --check .
-	@$(STEP) "lint rules" $(BIN)/ruff check .
-	@$(STEP) "types" $(BIN)/mypy
-	@$(STEP) "layers" $(BIN)/lint-imports
-	@$(STEP) "generated CRDs are fresh" $(BIN)/python -m slurm_operator.api.schema --check $(CRDS)
-	@$(STEP) "generated reference is fresh" $(BIN)/python -m slurm_operator.api.reference --check docs/api.md
-	@$(STEP) "package builds" sh scripts/check-package $(BIN)/python
+	@$(STEP) "format" "$(BIN)/ruff" format --check .
+	@$(STEP) "lint rules" "$(BIN)/ruff" check .
+	@$(STEP) "types" "$(BIN)/mypy"
+	@$(STEP) "layers" "$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter"
+	@$(STEP) "generated CRDs are fresh" "$(BIN)/python" -m slurm_operator.api.schema --check $(CRDS)
+	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/api.md
+	@$(STEP) "package builds" sh scripts/check-package "$(BIN)/python"
 
 format: venv ## rewrite the sources in the project's format
-	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+	@"$(BIN)/ruff" format . && "$(BIN)/ruff" check --fix .
 
 bench: kube ## measure the runtime; a table, and JSON under bench/results
-	@$(STEP) "bench runtime" $(BIN)/python -m bench.runtime $(BENCH_ARGS)
+	@$(STEP) "bench runtime" "$(BIN)/python" -m bench.runtime $(BENCH_ARGS)
 
 demo: kube ## a real Kubernetes with this operator in it (KEEP=1 leaves it running)
-	@$(BIN)/python scripts/demo.py $(if $(KEEP),--keep)
+	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep)
 
 demo-down: venv ## remove what `make demo KEEP=1` left running
-	@$(BIN)/python scripts/demo.py --down
+	@"$(BIN)/python" scripts/demo.py --down
 
 crds: venv ## write the CRDs and docs/api.md from the structs in src/slurm_operator/api
-	@$(BIN)/python -m slurm_operator.api.schema --write $(CRDS)
-	@$(BIN)/python -m slurm_operator.api.reference --write docs/api.md
+	@"$(BIN)/python" -m slurm_operator.api.schema --write $(CRDS)
+	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/api.md
 
 lock: ## pin the requirements again (needs the network and uv)
 	@sh scripts/lock

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 NAME = "demo"
 NODES = 3
-EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "minimal.yaml"
+ROOT = Path(__file__).resolve().parent.parent
+EXAMPLE = ROOT / "examples" / "minimal.yaml"
 READY_SECONDS = 60.0
 
 
@@ -67,9 +68,14 @@ def start_operator(box: Box) -> subprocess.Popen[bytes]:
     with (box.state / "operator.log").open("wb") as log:
         command = [sys.executable, "-m", "slurm_operator", "manager", "--kubeconfig", str(box.kubeconfig)]
         flags = ["--leader-elect", f"--health-addr=127.0.0.1:{port}", "--metrics-addr=0"]
-        process = subprocess.Popen([*command, *flags], stderr=log, start_new_session=True)
+        # Nothing of ours stays in its hands: a pipe behind `make demo KEEP=1` would never end.
+        process = subprocess.Popen(
+            [*command, *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
     if (identity := ProcessId.of(process.pid)) is not None:
         (box.state / "operator.json").write_text(json.dumps([identity.pid, identity.started]))
+    # Straight to loopback, whatever proxy the environment names.
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + READY_SECONDS
     while True:
         if process.poll() is not None or time.monotonic() > deadline:
@@ -77,7 +83,7 @@ def start_operator(box: Box) -> subprocess.Popen[bytes]:
             raise SystemExit(f"the operator did not become ready:\n{tail}")
         with (
             contextlib.suppress(OSError, urllib.error.URLError),
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=2),
+            direct.open(f"http://127.0.0.1:{port}/readyz", timeout=2),
         ):
             return process
         time.sleep(0.1)
@@ -105,6 +111,18 @@ def down(box: Box) -> None:
         box.down()
 
 
+def remove_kept(name: str) -> None:
+    """Remove what an earlier run left; one that is being shown at this moment is somebody's."""
+    try:
+        box = Box.attach(name)
+    except BoxError:
+        say("no demo is running")
+        return
+    if (owner := box.record().owner) is not None:
+        raise BoxError(f"another demo is running, started by process {owner.pid}: let it end first")
+    down(box)
+
+
 def present(box: Box) -> None:
     """Apply the example and look at it."""
     with step(f"applying {EXAMPLE.name}: a Controller, a RestApi and a NodeSet"):
@@ -127,14 +145,15 @@ def main() -> int:
     parser.add_argument("--down", action="store_true", help="remove what --keep left")
     options = parser.parse_args()
     started = time.monotonic()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     try:
-        with contextlib.suppress(BoxError):
-            down(Box.attach(NAME))
+        remove_kept(NAME)
         if options.down:
             return 0
         with step(f"a real Kubernetes with {NODES} nodes (their pods are played by kwok)"):
             spec = BoxSpec(name=NAME, controller_manager=True, scheduler=True, fake_nodes=NODES)
-            box = Box.up(spec, detach=True, progress=lambda line: say(f"    {line}"))
+            box = Box.up(spec, detach=options.keep, progress=lambda line: say(f"    {line}"))
         kept = False
         try:
             with step("installing the CRDs"):
@@ -151,7 +170,8 @@ def main() -> int:
         return 1
     say(f"\nThe demo took {time.monotonic() - started:.0f} s.")
     if options.keep:
-        say(f'It still runs. Look around: eval "$(python -m kubebox env {NAME})". Remove it: make demo-down')
+        say("It still runs. Remove it: make demo-down. Look around:")
+        say(f'  eval "$(PYTHONPATH={ROOT} {sys.executable} -m kubebox env {NAME})"')
     return 0
 
 

@@ -83,10 +83,11 @@ _CREDENTIALS, _SLOT, _CONNECTION = "no credentials", "no free slot for the reque
 class _Stage:
     """What a call that has not been sent is still waiting for."""
 
-    __slots__ = ("lacking",)
+    __slots__ = ("failure", "lacking")
 
     def __init__(self) -> None:
         self.lacking = _CREDENTIALS
+        self.failure: ConnectionFailed | ApiError | None = None
 
 
 class Transport:
@@ -152,6 +153,9 @@ class Transport:
             async with asyncio.timeout_at(deadline):
                 return await self._send(call, attempt, stage, deadline)
         except TimeoutError:
+            if stage.failure is not None and not attempt.sent:
+                # Cut off on the way to one more try: why the last one failed tells more than that.
+                raise stage.failure from None
             raise self._too_late(call, attempt, stage, timeout) from None
 
     async def _send(self, call: Call, attempt: Attempt, stage: _Stage, deadline: float) -> bytes:
@@ -178,7 +182,7 @@ class Transport:
                 wait = retry_delay(failure, tries=tries, write=call.write, jitter=random.random())  # noqa: S311 - jitter
                 if wait is None or loop.time() + wait >= deadline:
                     raise
-                delay = wait
+                stage.failure, delay = failure, wait
             attempt.reset()
             await asyncio.sleep(delay)
 
