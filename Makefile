@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube test unit lint format bench demo demo-down crds lock clean
+.PHONY: help venv kube slurm test unit lint format bench demo demo-down crds lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -28,10 +28,13 @@ venv: ## the python environment, made once
 kube: venv ## kube-apiserver, etcd, kwok and helm, built once
 	@$(STEP) "kubernetes binaries" "$(BIN)/python" -m kubebox build
 
-test: kube ## all tests, against a real Kubernetes
+slurm: venv ## the root file systems of Slurm, made once
+	@$(STEP) "slurm root file systems" "$(BIN)/python" -m kubebox slurm build
+
+test: kube slurm ## all tests, against a real Kubernetes and a real Slurm
 	@$(STEP) "tests" $(PYTEST) $(PYTEST_ARGS)
 
-unit: venv ## only the tests that need no Kubernetes
+unit: venv ## only the tests that need no server
 	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
 
 lint: venv ## formatting, lint rules, types, layers, generated files
@@ -46,8 +49,9 @@ lint: venv ## formatting, lint rules, types, layers, generated files
 format: venv ## rewrite the sources in the project's format
 	@"$(BIN)/ruff" format . && "$(BIN)/ruff" check --fix .
 
-bench: kube ## measure the runtime; a table, and JSON under bench/results
+bench: kube slurm ## measure the runtime and the Slurm client; tables, and JSON under bench/results
 	@$(STEP) "bench runtime" "$(BIN)/python" -m bench.runtime $(BENCH_ARGS)
+	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 
 demo: kube ## a real Kubernetes with this operator in it (KEEP=1 leaves it running)
 	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep)

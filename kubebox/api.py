@@ -79,10 +79,12 @@ class Api:
         *,
         content_type: str = _JSON,
         accept: str = _JSON,
+        token: Mapping[str, str] | None = None,
     ) -> Reply:
-        """Send one request; OSError or HTTPException when no whole answer came back."""
+        """Send one request, `token` as a header; OSError or HTTPException when no whole answer came back."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": accept, **({} if data is None else {"Content-Type": content_type})}
+        kind = {} if data is None else {"Content-Type": content_type}
+        headers = {"Accept": accept, **kind, **(token or {})}
         try:
             self._connection.request(method, path, body=data, headers=headers)
             response = self._connection.getresponse()

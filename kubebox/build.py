@@ -69,12 +69,14 @@ class GoProgram:
     folder: Path
     package: str
     ldflags: str
+    # What else, beside the binary, the artifact holds.
+    extras: tuple[str, ...] = ()
 
     def key(self) -> str:
-        """Return the content key: what decides the binary, and the platform it is for."""
+        """Return the content key: what decides the artifact, and the platform it is for."""
         sources = [self.folder / "go.mod", self.folder / "go.sum", *sorted(self.folder.glob("main.go"))]
         parts = [path.read_bytes() for path in sources]
-        labels = (self.package, self.ldflags, platform.system(), platform.machine())
+        labels = (self.package, self.ldflags, platform.system(), platform.machine(), *self.extras)
         return content_key([*parts, *(label.encode() for label in labels)])
 
     def compile(self, output: Path, root: Path, progress: Progress) -> None:
@@ -90,6 +92,7 @@ KWOK = GoProgram(
     HERE / "kwok",
     f"{KWOK_MODULE}/cmd/kwok",
     f"-s -w -X {KWOK_MODULE}/pkg/consts.Version={KWOK_VERSION}",
+    KWOK_STAGE_FILES,
 )
 
 

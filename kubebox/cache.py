@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kubebox.errors import ToolError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -52,8 +54,7 @@ def obtain(
     place = root / f"{name}-{key}"
     if place.is_dir():
         return place
-    root.mkdir(parents=True, exist_ok=True)
-    with _locked(root / f".{name}-{key}.lock", waiting):
+    with _writable(root), _locked(root / f".{name}-{key}.lock", waiting):
         if place.is_dir():
             return place
         prefix = f".{place.name}.part-"
@@ -62,12 +63,32 @@ def obtain(
             shutil.rmtree(stale, ignore_errors=True)
         scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=root))
         try:
-            make(scratch)
+            _make(name, make, scratch)
             scratch.rename(place)
         except BaseException:
             shutil.rmtree(scratch, ignore_errors=True)
             raise
     return place
+
+
+def _make(name: str, make: Callable[[Path], None], scratch: Path) -> None:
+    try:
+        make(scratch)
+    except OSError as error:
+        raise ToolError(f"making {name} failed: {error}") from error
+
+
+@contextlib.contextmanager
+def _writable(root: Path) -> Iterator[None]:
+    """Make the cache folder; whatever of our own cannot be written there is an error with the way out."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        raise ToolError(
+            f"cannot write to the cache {root} ({error.strerror or error}): make room for it there, or set "
+            "XDG_CACHE_HOME to a folder that you may write to"
+        ) from error
 
 
 @contextlib.contextmanager

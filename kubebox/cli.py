@@ -6,20 +6,18 @@ import argparse
 import os
 import shlex
 import sys
-import time
 from typing import TYPE_CHECKING
 
 from kubebox import state
-from kubebox.binaries import ALL_TOOLS, provide
-from kubebox.box import Box
-from kubebox.errors import BoxError, KubeboxError, SpecError, ToolError
+from kubebox.binaries import provide
+from kubebox.box import Box, available_tools
+from kubebox.console import DEFAULT_NAME, Stopwatch, show_status, take_down
+from kubebox.errors import KubeboxError, SpecError, ToolError
+from kubebox.slurm.cli import add_commands as add_slurm_commands
 from kubebox.spec import BoxSpec
-from kubebox.state import Layout, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-DEFAULT_NAME = "default"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -90,6 +88,8 @@ def _parser() -> argparse.ArgumentParser:
 
     build = commands.add_parser("build", help="build and fetch all programs now, once")
     build.set_defaults(run=_build)
+
+    add_slurm_commands(commands)
     return parser
 
 
@@ -103,7 +103,7 @@ def _up(options: argparse.Namespace) -> int:
         audit=options.audit,
         ready_timeout=options.ready_timeout,
     )
-    say = _Stopwatch()
+    say = Stopwatch()
     box = Box.up(spec, detach=True, progress=say)
     try:
         box.link(provide(["helm"], say))
@@ -115,17 +115,7 @@ def _up(options: argparse.Namespace) -> int:
 
 
 def _down(options: argparse.Namespace) -> int:
-    root = state.state_root()
-    for name in state.sweep(root):
-        print(f"removed what was left of box {name}")
-    live = state.layouts(root)
-    if not options.all:
-        live = [layout for layout in live if layout.name == options.name]
-    for layout in live:
-        Box.attach(layout.name).down()
-        print(f"box {layout.name} is down")
-    if not live:
-        print("no box is up" if options.all else f"no box {options.name!r} is up")
+    take_down(state.state_root(), None if options.all else options.name, Box.attach)
     return 0
 
 
@@ -141,47 +131,13 @@ def _env(options: argparse.Namespace) -> int:
 
 
 def _status(_options: argparse.Namespace) -> int:
-    root = state.state_root()
-    for name in state.sweep(root):
-        print(f"removed what was left of box {name}: its supervisor had died")
-    found = state.layouts(root)
-    for layout in found:
-        _print_box(layout)
-    if not found:
-        print("no box is up")
+    show_status(state.state_root(), Box.attach)
     return 0
-
-
-def _print_box(layout: Layout) -> None:
-    try:
-        record = Record.read(layout.record)
-        owner = "detached" if record.owner is None else f"owned by process {record.owner.pid}"
-        print(
-            f"{layout.name}: {record.version or 'starting'} at {record.server}, {owner}, in {layout.folder}"
-        )
-        if not record.ready:
-            return
-        for name, component in Box.attach(layout.name).status().items():
-            port = component["port"] or "-"
-            print(f"  {name:<25} pid {component['pid']:<8} port {port:<6} {component['health']}")
-    except BoxError as error:
-        # It may be starting, or ending while we look.
-        print(f"{layout.name}: {error}")
 
 
 def _build(_options: argparse.Namespace) -> int:
-    say = _Stopwatch()
-    tools = provide(ALL_TOOLS, say)
+    say = Stopwatch()
+    tools = provide(available_tools(), say)
     for name, path in tools.items():
         print(f"{name:<25} {path}")
     return 0
-
-
-class _Stopwatch:
-    """Print each line with the seconds since the start."""
-
-    def __init__(self) -> None:
-        self._began = time.monotonic()
-
-    def __call__(self, line: str) -> None:
-        print(f"[{time.monotonic() - self._began:6.1f} s] {line}", flush=True)

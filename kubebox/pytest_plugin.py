@@ -1,13 +1,16 @@
-"""Pytest fixtures that hand out real control planes.
+"""Pytest fixtures that hand out real control planes and real Slurm clusters.
 
     kube_box           etcd and kube-apiserver, shared by the whole session: the default for tests
     kube_cluster       the same with controller manager, scheduler and ten fake nodes
     kube_box_factory   makes a box of a test's own, for tests that break it
     kube_namespace     a fresh namespace in `kube_box`, removed with all it holds after the test
     kube_programs      no box, only the programs, for tests that start boxes by themselves
+    slurm_box          Slurm 26.05 with three slurmd, shared by the whole session
+    slurm_box_24       the same with Slurm 24.11
+    slurm_box_factory  makes a Slurm cluster of a test's own, for tests that break it
 
-Programs that are missing are built before the first test, where no test's time limit counts and progress can
-be shown.
+Programs and root file systems that are missing are built before the first test, where no test's time limit
+counts and progress can be shown.
 """
 
 from __future__ import annotations
@@ -19,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox import Box, BoxSpec, KubeboxError
-from kubebox.binaries import ALL_TOOLS, provide
-from kubebox.box import tools_for
+from kubebox.binaries import provide
+from kubebox.box import available_tools, tools_for
+from kubebox.slurm import SlurmBox, SlurmSpec
+from kubebox.slurm.rootfs import RELEASES, provide_root
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,10 +36,16 @@ _NEEDS = {
     "kube_box": tools_for(BoxSpec()),
     "kube_cluster": tools_for(_CLUSTER),
     "kube_box_factory": tools_for(BoxSpec(fake_nodes=1)),
-    "kube_programs": list(ALL_TOOLS),
+}
+_SLURM, _SLURM_24 = SlurmSpec(release="26.05"), SlurmSpec(release="24.11")
+_NEEDS_SLURM = {
+    "slurm_box": [_SLURM.release],
+    "slurm_box_24": [_SLURM_24.release],
+    "slurm_box_factory": list(RELEASES),
 }
 
 BoxFactory = Callable[..., Box]
+SlurmBoxFactory = Callable[..., SlurmBox]
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -44,7 +55,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     used = {name for item in session.items for name in getattr(item, "fixturenames", ())}
     tell = _teller(session.config)
     try:
-        provide({tool for fixture in used & _NEEDS.keys() for tool in _NEEDS[fixture]}, tell)
+        needed = {tool for fixture in used & _NEEDS.keys() for tool in _NEEDS[fixture]}
+        if "kube_programs" in used:
+            needed.update(available_tools())
+        provide(needed, tell)
+        for release in sorted(
+            {name for fixture in used & _NEEDS_SLURM.keys() for name in _NEEDS_SLURM[fixture]}
+        ):
+            provide_root(release, tell)
     except KubeboxError as error:
         # The tests that need no box still run; the others fail with this sentence, each in its own place.
         tell(str(error))
@@ -84,11 +102,43 @@ def kube_namespace(kube_box: Box) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def kube_programs(request: pytest.FixtureRequest) -> dict[str, Path]:
-    """Hand out the paths of all programs, for tests that start boxes by themselves."""
+    """Hand out the paths of all programs that can be had, for tests that start boxes by themselves."""
     try:
-        return provide(ALL_TOOLS, _teller(request.config))
+        return provide(available_tools(), _teller(request.config))
     except KubeboxError as error:
         pytest.fail(f"kube_programs: {error}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def slurm_box(request: pytest.FixtureRequest) -> Iterator[SlurmBox]:
+    """Hand out Slurm 26.05 with the nodes n0 to n2, shared by the session: leave it as you found it."""
+    with _slurm_up(request, _SLURM) as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def slurm_box_24(request: pytest.FixtureRequest) -> Iterator[SlurmBox]:
+    """Hand out Slurm 24.11 with the nodes n0 to n2, shared by the session: leave it as you found it."""
+    with _slurm_up(request, _SLURM_24) as box:
+        yield box
+
+
+@pytest.fixture
+def slurm_box_factory(request: pytest.FixtureRequest) -> Iterator[SlurmBoxFactory]:
+    """Make Slurm boxes of one test: `slurm_box_factory(nodes=5)` takes the fields of SlurmSpec."""
+    with contextlib.ExitStack() as stack:
+
+        def make(**spec: Any) -> SlurmBox:
+            return stack.enter_context(_slurm_up(request, SlurmSpec(**spec)))
+
+        yield make
+
+
+def _slurm_up(request: pytest.FixtureRequest, spec: SlurmSpec) -> SlurmBox:
+    try:
+        return SlurmBox.up(spec, progress=None)
+    except KubeboxError as error:
+        pytest.fail(f"{request.fixturename}: {error}", pytrace=False)
 
 
 def _up(request: pytest.FixtureRequest, spec: BoxSpec) -> Box:

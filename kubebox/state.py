@@ -153,14 +153,23 @@ def _pid(data: Mapping[str, Any]) -> ProcessId:
 def state_root(environ: Mapping[str, str] | None = None) -> Path:
     """Return the folder of all boxes of this user, made and checked."""
     environ = os.environ if environ is None else environ
-    if chosen := environ.get("KUBEBOX_STATE_HOME"):
-        parent = Path(chosen)
-        parent.mkdir(parents=True, exist_ok=True)
-    else:
-        parent = _SHARED_MEMORY if _roomy(_SHARED_MEMORY) else Path(tempfile.gettempdir())
-    root = parent / f"kubebox-{os.getuid()}"
-    root.mkdir(mode=0o700, exist_ok=True)
-    status = root.lstat()
+    name = f"kubebox-{os.getuid()}"
+    try:
+        if chosen := environ.get("KUBEBOX_STATE_HOME"):
+            # The supervisor works in another folder than its caller: a relative path would mean two places.
+            parent = Path(chosen).absolute()
+            parent.mkdir(parents=True, exist_ok=True)
+        else:
+            parent = _SHARED_MEMORY if _roomy(_SHARED_MEMORY) else Path(tempfile.gettempdir())
+        root = parent / name
+        with contextlib.suppress(FileExistsError):
+            root.mkdir(mode=0o700)
+        status = root.lstat()
+    except OSError as error:
+        raise BoxError(
+            f"cannot make the folder {name} for boxes ({error}): set KUBEBOX_STATE_HOME to a folder that "
+            "you may write to"
+        ) from error
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid() or status.st_mode & 0o077:
         raise BoxError(
             f"{root} is no private folder of this user: remove it, or set KUBEBOX_STATE_HOME elsewhere"
@@ -175,7 +184,8 @@ def _roomy(folder: Path) -> bool:
 
 def layouts(root: Path) -> list[Layout]:
     """Return every box folder, living or not, sorted by name."""
-    return [Layout(folder) for folder in sorted(root.iterdir()) if not folder.name.startswith(".")]
+    folders = (path for path in sorted(root.iterdir()) if path.is_dir() and not path.name.startswith("."))
+    return [Layout(folder) for folder in folders]
 
 
 def claim(root: Path, name: str | None) -> tuple[Layout, int]:

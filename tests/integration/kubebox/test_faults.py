@@ -68,6 +68,16 @@ def test_frozen_api_server_accepts_and_says_nothing(box: Box) -> None:
         assert api.request("GET", "/readyz").ok
 
 
+def test_kubectl_that_gets_no_answer_is_an_error(box: Box) -> None:
+    """A kubectl that its time runs out for raises what was asked and how long it waited."""
+    box.pause("kube-apiserver")
+    try:
+        with pytest.raises(BoxError, match=r"kubectl get nodes: no answer within 0\.5 s"):
+            box.kubectl("get", "nodes", timeout=0.5)
+    finally:
+        box.resume("kube-apiserver")
+
+
 def test_frozen_component_can_be_stopped(box: Box) -> None:
     """A paused component ends when asked to, instead of keeping the request pending."""
     box.pause("kube-apiserver")

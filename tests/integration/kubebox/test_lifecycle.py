@@ -33,7 +33,7 @@ def identities(box: Box) -> list[ProcessId]:
 
 
 def test_down_leaves_nothing(processes_in: Processes) -> None:
-    """After `down` no process of the box runs and its folder is gone; a second `down` is harmless."""
+    """After `down` no process and no file is left; a second `down` is harmless, any other use an error."""
     box = Box.up()
     processes = identities(box)
     assert sorted(box.pids) == ["etcd", "kube-apiserver"]
@@ -43,6 +43,10 @@ def test_down_leaves_nothing(processes_in: Processes) -> None:
     assert processes_in(box.state) == []
     assert not box.state.exists()
     box.down()
+    with pytest.raises(BoxError, match=f"box {box.name}: No such file"):
+        box.kubectl("get", "nodes")
+    with pytest.raises(BoxError, match=f"box {box.name}: No such file"):
+        box.log("etcd")
 
 
 def test_two_boxes_do_not_disturb_each_other(kube_box: Box, eventually: Eventually) -> None:

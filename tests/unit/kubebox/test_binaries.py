@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubebox import ToolError, build
-from kubebox.binaries import existing_folders, provide
-from kubebox.toolchain import parse_go_version, required_go
+from kubebox.binaries import ALL_TOOLS, existing_folders, provide
+from kubebox.box import available_tools
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -53,38 +53,21 @@ def test_missing_program_is_named_when_asked_for(tmp_path: Path) -> None:
         provide(["etcd", "kube-scheduler"], print, {"KUBEBUILDER_ASSETS": str(tmp_path)})
 
 
+def test_of_existing_programs_those_that_are_there_are_available(tmp_path: Path) -> None:
+    """A folder as envtest lays it out lacks most programs, and what is not Kubernetes is ours as ever."""
+    for name in ("etcd", "kube-apiserver", "kubectl"):
+        executable(tmp_path / name)
+    found = available_tools({"KUBEBUILDER_ASSETS": str(tmp_path)})
+    assert found == ["etcd", "kube-apiserver", "kubectl", "kwok", "kwok-stages", "helm"]
+    assert available_tools({"KUBEBUILDER_ASSETS": str(tmp_path), "KUBEBOX_USE_EXISTING": "0"}) == list(
+        ALL_TOOLS
+    )
+
+
 def test_unknown_program_is_refused() -> None:
     """A name that kubebox cannot supply is an error."""
     with pytest.raises(ToolError, match="kubeadm"):
         provide(["kubeadm"], print, {})
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        ("go1.26.6", (1, 26, 6)),
-        ("1.26.0", (1, 26, 0)),
-        ("go1.27rc1", (1, 27)),
-        ("devel +abc", None),
-        ("", None),
-    ],
-)
-def test_go_version_is_read(text: str, version: tuple[int, ...] | None) -> None:
-    """Go's own spelling and go.mod's are both understood; a development build has no number."""
-    assert parse_go_version(text) == version
-
-
-@pytest.mark.parametrize("program", [build.HYPERKUBE, build.KWOK], ids=lambda program: program.name)
-def test_committed_modules_name_their_go(program: build.GoProgram) -> None:
-    """The Go that each module folder needs is the one its go.mod states."""
-    assert required_go(program.folder) >= (1, 26)
-
-
-def test_module_without_go_version_is_named(tmp_path: Path) -> None:
-    """A go.mod that names no version is an error with its path."""
-    (tmp_path / "go.mod").write_text("module x\n")
-    with pytest.raises(ToolError, match=str(tmp_path)):
-        required_go(tmp_path)
 
 
 def test_version_is_linked_into_both_places() -> None:

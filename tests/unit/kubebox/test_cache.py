@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kubebox import build
+from kubebox import ToolError, build
 from kubebox.cache import cache_root, content_key, obtain
 
 PARTS = st.lists(st.binary(max_size=8), max_size=4)
@@ -40,6 +40,15 @@ def test_key_changes_with_the_linker_flags(tmp_path: Path) -> None:
     assert len(keys) == 3
 
 
+def test_key_changes_with_what_else_the_artifact_holds(tmp_path: Path) -> None:
+    """kwok plays the stages that lie beside it, so another choice of stages is another artifact."""
+    for source in ("go.mod", "go.sum"):
+        (tmp_path / source).write_text(source)
+    keys = {build.GoProgram("x", tmp_path, ".", "", extras).key() for extras in ((), ("a",), ("a", "b"))}
+    assert len(keys) == 3
+    assert build.KWOK.extras == build.KWOK_STAGE_FILES
+
+
 def test_cache_folder_follows_the_xdg_rules() -> None:
     """XDG_CACHE_HOME decides when it is absolute; otherwise the home folder does."""
     assert cache_root({"XDG_CACHE_HOME": "/somewhere"}) == Path("/somewhere/kubebox")
@@ -58,6 +67,21 @@ def test_failed_build_leaves_nothing(tmp_path: Path) -> None:
     assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
     place = obtain(tmp_path, "x", "1", lambda scratch: (scratch / "whole").touch())
     assert [path.name for path in place.iterdir()] == ["whole"]
+
+
+def test_unwritable_cache_is_one_sentence(tmp_path: Path) -> None:
+    """A cache folder that cannot be made is named with the variable that chooses another one."""
+    (tmp_path / "file").touch()
+    with pytest.raises(
+        ToolError, match=rf"cache {tmp_path}/file/kubebox \(Not a directory\).*XDG_CACHE_HOME"
+    ):
+        obtain(tmp_path / "file" / "kubebox", "x", "1", lambda _: None)
+
+
+def test_failure_to_read_or_write_names_the_artifact(tmp_path: Path) -> None:
+    """A file that a maker misses is told as a failure of that artifact, not as one of the cache."""
+    with pytest.raises(ToolError, match=r"making x failed: .*No such file.*stage\.yaml"):
+        obtain(tmp_path, "x", "1", lambda scratch: (scratch / "stage.yaml").unlink())
 
 
 def test_scratch_of_a_killed_build_is_removed(tmp_path: Path) -> None:

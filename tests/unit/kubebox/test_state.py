@@ -78,6 +78,35 @@ def test_root_behind_a_link_is_refused(tmp_path: Path) -> None:
         state_root({"KUBEBOX_STATE_HOME": str(tmp_path)})
 
 
+def test_file_in_the_place_of_the_root_is_refused(tmp_path: Path) -> None:
+    """A file with the folder's name is an error that names it and the way out."""
+    (tmp_path / f"kubebox-{os.getuid()}").touch()
+    with pytest.raises(BoxError, match=r"no private folder.*KUBEBOX_STATE_HOME"):
+        state_root({"KUBEBOX_STATE_HOME": str(tmp_path)})
+
+
+def test_root_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    """A chosen place that is no folder is named with what to set instead."""
+    (tmp_path / "file").touch()
+    with pytest.raises(BoxError, match=rf"{tmp_path}/file.*set KUBEBOX_STATE_HOME"):
+        state_root({"KUBEBOX_STATE_HOME": str(tmp_path / "file")})
+
+
+def test_relative_root_is_one_place(tmp_path: Path) -> None:
+    """A relative choice counts from the caller's folder, also for a supervisor that works elsewhere."""
+    found = state_root({"KUBEBOX_STATE_HOME": os.path.relpath(tmp_path)})
+    assert found.is_absolute()
+    assert found.samefile(tmp_path / f"kubebox-{os.getuid()}")
+
+
+def test_stray_file_is_no_box(root: Path) -> None:
+    """A file among the boxes is neither listed nor removed."""
+    (root / "notes").touch()
+    assert layouts(root) == []
+    assert sweep(root) == []
+    assert (root / "notes").exists()
+
+
 def test_claimed_box_is_live_until_its_lock_is_dropped(root: Path) -> None:
     """A box lives exactly as long as somebody holds its lock."""
     layout, lock = claim(root, "a")
