@@ -5,10 +5,10 @@ the slots that bound concurrency, connecting, the answer, a 401 that better cred
 asks to wait, a server that is restarting. All of that shares one deadline, so a caller knows the latest
 moment it gets an answer or an error.
 
-Reads are repeated on any failure that may pass. A write is repeated only when the server provably did not
-execute it: no connection was made, credentials were refused, or a 429 said when to return. "No connection was
-made" is known exactly, because the connector below reports the moment a request gets its connection. There
-the fence is asked, however long connecting took, and once more in the moment the bytes leave the process.
+What is worth another try is decided in retries.py. For a write that depends on whether the request can have
+reached the server, which is known exactly: the connector below reports the moment a request gets its
+connection. There the fence is asked, however long connecting took, and once more in the moment the bytes
+leave the process.
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-import socket
-import ssl
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlencode
 
@@ -27,43 +25,23 @@ from aiohttp import ClientTimeout
 from multidict import CIMultiDict
 from yarl import URL
 
+from slurm_operator.kube.batching import batching_delay, undisturbed
+from slurm_operator.kube.broken import connection_failure
 from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, attempt_in_context
-from slurm_operator.kube.errors import (
-    ApiError,
-    ConnectionFailed,
-    DeadlineExceeded,
-    ServerError,
-    TlsError,
-    TooManyRequests,
-    Unauthorized,
-)
+from slurm_operator.kube.errors import ApiError, ConnectionFailed, DeadlineExceeded, Unauthorized
 from slurm_operator.kube.proxy import split_credentials
+from slurm_operator.kube.retries import parse_retry_after, retry_delay
 from slurm_operator.kube.wire import status_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
     from slurm_operator.kube.auth import Auth
     from slurm_operator.kube.calls import Call
     from slurm_operator.kube.config import ClientConfig
 
 _CONNECT_SECONDS = 10.0
-_FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 5.0
-# A 500 is often a bug that stays; 502, 503 and 504 are a server or proxy that comes back.
-_TRIES_ON_500 = 3
-# A pause short against any reconcile, and the size from which on a read is worth its wake-up.
-_BATCH_SECONDS, _BATCH_BYTES = 0.05, 2**16
-_OK, _REDIRECT, _INTERNAL_ERROR = 200, 300, 500
-# A server that goes away during the handshake comes back; one that refuses it will refuse the next one too.
-_CUT_HANDSHAKE = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-
-
-_SAID: tuple[tuple[type[BaseException], str], ...] = (
-    (TimeoutError, "nothing arrived for too long"),
-    (aiohttp.ServerDisconnectedError, "the other side closed it"),
-    (aiohttp.ClientPayloadError, "the answer broke off or is not valid HTTP"),
-    (aiohttp.ClientResponseError, "the answer is not valid HTTP"),
-)
+_OK, _REDIRECT = 200, 300
 
 
 class RequestInfo(NamedTuple):
@@ -208,12 +186,12 @@ class Transport:
         async def piece() -> bytes:
             nonlocal size, read_at
             if wait := batching_delay(size, loop.time() - read_at):
-                with _undisturbed(response):
+                with undisturbed(response):
                     await asyncio.sleep(wait)
             try:
                 data = await response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
-                raise self._failure(call, attempt, error) from None
+                raise connection_failure(call.what, self._host, error, sent=attempt.sent) from None
             size, read_at = len(data), loop.time()
             return data
 
@@ -276,7 +254,7 @@ class Transport:
             code = str(response.status)
         except (aiohttp.ClientError, OSError) as error:
             attempt.abandon()
-            raise self._failure(call, attempt, error) from None
+            raise connection_failure(call.what, self._host, error, sent=attempt.sent) from None
         except BaseException:
             attempt.abandon()
             raise
@@ -293,7 +271,7 @@ class Transport:
         try:
             body = await response.read()
         except (aiohttp.ClientError, OSError) as error:
-            raise self._failure(call, attempt, error) from None
+            raise connection_failure(call.what, self._host, error, sent=attempt.sent) from None
         finally:
             _finish(attempt, response)
         if _OK <= response.status < _REDIRECT:
@@ -303,7 +281,7 @@ class Transport:
             response.status,
             body,
             content_type=response.content_type,
-            retry_after=_retry_after(response.headers.get("Retry-After")),
+            retry_after=parse_retry_after(response.headers.get("Retry-After")),
             secret=call.secret,
         )
 
@@ -314,96 +292,9 @@ class Transport:
             f"{call.what}: {lacking.format(self._host)} within {timeout:g} s", sent=attempt.sent
         )
 
-    def _failure(self, call: Call, attempt: Attempt, error: BaseException) -> ConnectionFailed:
-        """Say in one line why no answer came."""
-        if attempt.sent:
-            return ConnectionFailed(f"{call.what}: the connection to {self._host} broke: {_reason(error)}")
-        if isinstance(error, aiohttp.ClientHttpProxyError):
-            return ConnectionFailed(
-                f"{call.what}: the proxy refused ({error.status} {error.message})", sent=False
-            )
-        if isinstance(error, aiohttp.ClientSSLError) and not isinstance(_inner(error), _CUT_HANDSHAKE):
-            return TlsError(f"{call.what}: TLS with {self._host} failed: {_reason(error)}")
-        return ConnectionFailed(f"{call.what}: cannot connect to {self._host}: {_reason(error)}", sent=False)
-
-
-def batching_delay(size: int, since: float) -> float:
-    """Return how long to let a stream gather data, given what its last read gave and how long ago that was.
-
-    Under TLS, waking up for one event costs more than decoding it. A single event after silence is read at
-    once; those that follow within milliseconds are read together. A large read needs no such help.
-    """
-    return max(0.0, _BATCH_SECONDS - since) if 0 < size < _BATCH_BYTES else 0.0
-
-
-@contextmanager
-def _undisturbed(response: aiohttp.ClientResponse) -> Iterator[None]:
-    """Keep the socket of an answer from waking the loop until a batch of bytes, or the end, has arrived."""
-    transport = response.connection.transport if response.connection is not None else None
-    sock = transport.get_extra_info("socket") if transport is not None else None
-    if transport is None or sock is None:
-        yield
-        return
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _BATCH_BYTES)
-    try:
-        yield
-    finally:
-        if not transport.is_closing():
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
-
 
 def _finish(attempt: Attempt, response: aiohttp.ClientResponse) -> None:
     """Leave an answer: a complete one has given its connection back already, any other takes it along."""
     if response.connection is not None:
         attempt.abandon()
     response.close()
-
-
-def retry_delay(
-    failure: ConnectionFailed | ApiError, *, tries: int, write: bool, jitter: float
-) -> float | None:
-    """Return how long to wait before another try, or None if another is wrong; `jitter` lies in [0, 1)."""
-    if isinstance(failure, ConnectionFailed):
-        again = not isinstance(failure, TlsError) and not (write and failure.sent)
-    elif isinstance(failure, TooManyRequests):
-        again = not refused_by_budget(failure) and not (write and failure.retry_after is None)
-    elif isinstance(failure, ServerError):
-        again = not write and (failure.status != _INTERNAL_ERROR or tries < _TRIES_ON_500)
-    else:
-        again = False
-    if not again:
-        return None
-    backoff: float = min(_FIRST_BACKOFF * 2 ** min(tries - 1, 10), _LONGEST_BACKOFF) * (0.5 + jitter / 2)
-    # Everybody was told the same number of seconds; the backoff spreads them out.
-    return backoff + (failure.retry_after or 0.0 if isinstance(failure, ApiError) else 0.0)
-
-
-def refused_by_budget(error: ApiError) -> bool:
-    """Tell whether a 429 is a disruption budget's answer to an eviction: a decision, not an overload."""
-    return any(cause.get("reason") == "DisruptionBudget" for cause in error.details.get("causes", ()))
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Read the header in its form of seconds; the API server never sends the form of a date."""
-    return float(value) if value and value.isascii() and value.isdigit() else None
-
-
-def _reason(error: BaseException) -> str:
-    """Say what happened in words of our own or of the operating system.
-
-    The texts of aiohttp are not repeated: they quote the bytes that it could not make sense of, which may be
-    those of a secret.
-    """
-    inner = _inner(error)
-    if isinstance(inner, ssl.SSLCertVerificationError):
-        return inner.verify_message
-    if isinstance(inner, OSError) and inner.strerror:
-        return inner.strerror
-    said = next((said for kind, said in _SAID if isinstance(inner, kind)), "it failed")
-    return f"{said} ({type(inner).__name__})"
-
-
-def _inner(error: BaseException) -> BaseException:
-    """Return what aiohttp wrapped."""
-    inner = getattr(error, "os_error", None) or getattr(error, "certificate_error", None)
-    return inner if isinstance(inner, BaseException) else error

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.kube.apply import Applier
-from slurm_operator.kube.client import Client, RequestInfo
+from slurm_operator.kube.client import Client, PatchType, RequestInfo
+from slurm_operator.kube.models import Deployment
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -77,6 +78,22 @@ def deployment(namespace: str) -> dict[str, Any]:
             },
         },
     }
+
+
+async def labelled(client: Client, namespace: str, *, by: str) -> Deployment:
+    """Give the Deployment a label as somebody else."""
+    return await client.patch(
+        Deployment,
+        "web",
+        namespace,
+        {"metadata": {"labels": {"theirs": "1"}}},
+        type=PatchType.MERGE,
+        field_manager=by,
+    )
+
+
+def managers(body: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(entry["manager"], entry["operation"]) for entry in body["metadata"]["managedFields"]}
 
 
 async def raw(client: Client, kind: type[Any], name: str, namespace: str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""A `client` for the shared API server; tests that need other options build their own from `config`."""
+"""A `client` for the shared API server; tests that need other options build their own from `config`.
+
+`watched` is one whose requests are counted, with an `Applier` on it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import pytest
 
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import ClientConfig, load_config
+from tests.integration.kube.applying import Watched, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,4 +29,11 @@ def config(kube_box: Box) -> ClientConfig:
 async def client(config: ClientConfig) -> AsyncIterator[Client]:
     """Hand out an open client on the shared API server."""
     async with Client(config) as opened:
+        yield opened
+
+
+@pytest.fixture
+async def watched(config: ClientConfig) -> AsyncIterator[Watched]:
+    """Hand out an applier on a client whose requests are counted."""
+    async with watching(config) as opened:
         yield opened

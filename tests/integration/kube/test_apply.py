@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -9,18 +9,7 @@ from slurm_operator.kube.apply import Applier, Outcome
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.models import ConfigMap, Deployment, Secret, Service
-from tests.integration.kube.applying import OWNER_UID, Watched, config_map, deployment, raw, watching
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
-    from slurm_operator.kube.config import ClientConfig
-
-
-@pytest.fixture
-async def watched(config: ClientConfig) -> AsyncIterator[Watched]:
-    async with watching(config) as opened:
-        yield opened
+from tests.integration.kube.applying import OWNER_UID, Watched, config_map, deployment, labelled, raw
 
 
 async def test_at_rest_nothing_is_sent(watched: Watched, kube_namespace: str) -> None:
@@ -79,14 +68,7 @@ async def test_fields_of_others_stay_and_cost_one_look(watched: Watched, kube_na
     """A label of somebody else is kept; it causes one apply that changes nothing, and then none."""
     desired = deployment(kube_namespace)
     await watched.applier.apply(desired, None, Deployment)
-    live = await watched.client.patch(
-        Deployment,
-        "web",
-        kube_namespace,
-        {"metadata": {"labels": {"theirs": "1"}}},
-        type=PatchType.MERGE,
-        field_manager="someone",
-    )
+    live = await labelled(watched.client, kube_namespace, by="someone")
     watched.taken()
     assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
     assert watched.taken() == ["apply"]

@@ -11,44 +11,21 @@ import pytest
 from slurm_operator.kube.client import BadObject, Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.models import (
-    ConfigMap,
     ControllerRevision,
     CustomResourceDefinition,
-    Deployment,
-    Event,
-    Lease,
-    Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
     PodDisruptionBudget,
-    Secret,
     Service,
     StatefulSet,
 )
+from tests.kinds import STORED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox import Box
-    from slurm_operator.kube.meta import Object
 
-KINDS: list[type[Object]] = [
-    ConfigMap,
-    ControllerRevision,
-    CustomResourceDefinition,
-    Deployment,
-    Event,
-    Lease,
-    Namespace,
-    Node,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    Secret,
-    Service,
-    StatefulSet,
-]
 LABELS = {"app": "model"}
 
 
@@ -105,7 +82,7 @@ async def test_models_read_what_controllers_write(cluster: tuple[Client, str]) -
     revision = (await client.get(StatefulSet, "set", namespace)).status.update_revision
     assert (await client.get(ControllerRevision, revision, namespace)).revision == 1
 
-    for kind in KINDS:
+    for kind in STORED_KINDS:
         assert (await client.list_all(kind)).bad == [], kind
 
 

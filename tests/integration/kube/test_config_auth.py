@@ -6,7 +6,6 @@ import asyncio
 import base64
 import dataclasses
 import json
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import ClientConfig, in_cluster_config, load_config
 from slurm_operator.kube.errors import ConnectionFailed, Forbidden, TlsError, Unauthorized
 from slurm_operator.kube.models import ConfigMap, Namespace
+from tests.executables import python_program, shell_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -93,18 +93,15 @@ async def test_exec_plugin_is_run_again_after_a_401(
     """A token that the server refuses makes the plugin run again, within the same call."""
     good = await service_account_token(client, kube_namespace)
     (tmp_path / "tokens").write_text(f"refused\n{good}\n", encoding="utf-8")
-    program = tmp_path / "plugin"
-    program.write_text(
-        f"#!{sys.executable}\n"
+    python_program(
+        tmp_path / "plugin",
         "import json, pathlib\n"
         "tokens = pathlib.Path(__file__).parent / 'tokens'\n"
         "first, *rest = tokens.read_text().splitlines()\n"
         "tokens.write_text('\\n'.join(rest))\n"
         "print(json.dumps({'apiVersion': 'client.authentication.k8s.io/v1', 'kind': 'ExecCredential',"
         " 'status': {'token': first}}))\n",
-        encoding="utf-8",
     )
-    program.chmod(0o755)
     version = "client.authentication.k8s.io/v1"
     user = {"exec": {"apiVersion": version, "command": "./plugin", "interactiveMode": "Never"}}
     config = load_config(kubeconfig(user), env={})
@@ -124,9 +121,7 @@ async def test_exec_plugin_with_a_certificate(
         },
     }
     (tmp_path / "answer").write_text(json.dumps(answer), encoding="utf-8")
-    program = tmp_path / "plugin"
-    program.write_text('#!/bin/sh\nexec cat "$(dirname "$0")/answer"\n', encoding="utf-8")
-    program.chmod(0o755)
+    shell_program(tmp_path / "plugin", 'exec cat "$(dirname "$0")/answer"\n')
     version = "client.authentication.k8s.io/v1"
     user = {"exec": {"apiVersion": version, "command": "./plugin", "interactiveMode": "IfAvailable"}}
     assert await who_am_i(load_config(kubeconfig(user), env={})) == ADMIN

@@ -1,116 +1,64 @@
+"""Credentials from files, impersonation, and what is shown of any of them."""
+
 from __future__ import annotations
 
 import asyncio
 import base64
-import json
 import ssl
-import sys
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import msgspec
 import pytest
 
 from slurm_operator.kube.auth import Auth, CertificateFiles, Impersonate, TokenFile, anonymous, bearer_token
-from slurm_operator.kube.errors import ConfigError, CredentialsError
-from slurm_operator.kube.execplugin import EnvVar, ExecPlugin, ExecSpec
+from slurm_operator.kube.errors import CredentialsError
+from slurm_operator.kube.execplugin import EnvVar
+from tests.unit.kube.execplugins import exec_auth, token_of
 
 if TYPE_CHECKING:
-    from tests.unit.kube.conftest import Pki
-
-V1 = "client.authentication.k8s.io/v1"
-V1BETA1 = "client.authentication.k8s.io/v1beta1"
-
-# Prints the file `answer` beside it after noting that it ran, with which arguments and in which environment.
-PLUGIN = f"""#!{sys.executable}
-import json, os, pathlib, sys
-here = pathlib.Path(__file__).parent
-with (here / "runs").open("a") as runs:
-    runs.write(json.dumps({{"args": sys.argv[1:], "extra": os.environ.get("EXTRA"),
-        "info": json.loads(os.environ["KUBERNETES_EXEC_INFO"]), "tty": sys.stdin.isatty()}}) + "\\n")
-answer = here / "answer"
-if not answer.exists():
-    sys.exit(3)
-sys.stdout.write(answer.read_text())
-"""
+    from pathlib import Path
 
 
-class Plugin:
-    """A real credential plugin in a folder of its own."""
+class Token:
+    """A file that holds a token."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        program = folder / "plugin"
-        program.write_text(PLUGIN, encoding="utf-8")
-        program.chmod(0o755)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.put("one")
 
-    def answers(self, status: dict[str, Any], version: str = V1, kind: str = "ExecCredential") -> None:
-        content = {"apiVersion": version, "kind": kind, "status": status}
-        (self.folder / "answer").write_text(json.dumps(content), encoding="utf-8")
+    def put(self, text: str) -> None:
+        self.path.write_text(text, encoding="utf-8")
 
-    @property
-    def runs(self) -> list[dict[str, Any]]:
-        path = self.folder / "runs"
-        return (
-            [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-            if path.exists()
-            else []
-        )
-
-    def auth(self, cluster: dict[str, Any] | None = None, seconds: float = 30.0, **spec: Any) -> ExecPlugin:
-        return ExecPlugin(
-            msgspec.structs.replace(
-                ExecSpec(command="./plugin", api_version=V1, interactive_mode="Never"), **spec
-            ),
-            directory=self.folder,
-            cluster=cluster,
-            trust=ssl.create_default_context,
-            where="config: users[x].user.exec",
-            seconds=seconds,
-        )
+    def remove(self) -> None:
+        self.path.unlink()
 
 
 @pytest.fixture
-def plugin(tmp_path: Path) -> Plugin:
-    return Plugin(tmp_path)
+def token(tmp_path: Path) -> Token:
+    return Token(tmp_path / "token")
 
 
-async def token_of(auth: Auth) -> str | None:
-    return (await auth.headers()).get("Authorization")
-
-
-# ------------------------------------------------------------------------------------------------ token files
-
-
-async def test_token_file_is_read_again_when_old(tmp_path: Path) -> None:
+async def test_token_file_is_read_again_when_old(token: Token) -> None:
     """A renewed token is picked up without any help once the copy is old."""
-    path = tmp_path / "token"
-    path.write_text("one", encoding="utf-8")
-    auth = TokenFile(path, cache_seconds=0.0)
+    auth = TokenFile(token.path, cache_seconds=0.0)
     assert await token_of(auth) == "Bearer one"
-    path.write_text("two\n", encoding="utf-8")
+    token.put("two\n")
     assert await token_of(auth) == "Bearer two"
 
 
-async def test_token_file_is_cached(tmp_path: Path) -> None:
+async def test_token_file_is_cached(token: Token) -> None:
     """Within the cache time the file is not read for every request."""
-    path = tmp_path / "token"
-    path.write_text("one", encoding="utf-8")
-    auth = TokenFile(path, cache_seconds=3600.0)
+    auth = TokenFile(token.path, cache_seconds=3600.0)
     assert await token_of(auth) == "Bearer one"
-    path.write_text("two", encoding="utf-8")
+    token.put("two")
     assert await token_of(auth) == "Bearer one"
 
 
-async def test_token_file_refresh_is_worth_a_retry_only_with_another_token(tmp_path: Path) -> None:
+async def test_token_file_refresh_is_worth_a_retry_only_with_another_token(token: Token) -> None:
     """After a 401 the file is read at once, and only a different token makes another attempt sensible."""
-    path = tmp_path / "token"
-    path.write_text("one", encoding="utf-8")
-    auth = TokenFile(path, cache_seconds=3600.0)
+    auth = TokenFile(token.path, cache_seconds=3600.0)
     used = await auth.headers()
     assert not await auth.refresh(used)
-    path.write_text("two", encoding="utf-8")
+    token.put("two")
     assert await auth.refresh(used)
     assert await auth.refresh(used), (
         "a second request that was refused with the old token may try again as well"
@@ -118,15 +66,13 @@ async def test_token_file_refresh_is_worth_a_retry_only_with_another_token(tmp_p
     assert await token_of(auth) == "Bearer two"
 
 
-async def test_token_file_survives_being_replaced(tmp_path: Path) -> None:
+async def test_token_file_survives_being_replaced(token: Token) -> None:
     """A file that is missing or empty for a moment does not lose the token in hand."""
-    path = tmp_path / "token"
-    path.write_text("one", encoding="utf-8")
-    auth = TokenFile(path, cache_seconds=0.0)
+    auth = TokenFile(token.path, cache_seconds=0.0)
     await auth.headers()
-    path.unlink()
+    token.remove()
     assert await token_of(auth) == "Bearer one"
-    path.write_text("", encoding="utf-8")
+    token.put("")
     assert await token_of(auth) == "Bearer one"
 
 
@@ -151,236 +97,14 @@ async def test_token_file_unusable_from_the_start(tmp_path: Path, content: str |
     assert "sh" not in str(caught.value).removeprefix(str(path))
 
 
-# ----------------------------------------------------------------------------------------------- exec plugins
-
-
-@pytest.mark.parametrize("version", [V1, V1BETA1])
-async def test_plugin_token_is_used_and_kept(plugin: Plugin, version: str) -> None:
-    """A token without expiry is asked for once."""
-    plugin.answers({"token": "t1"}, version)
-    auth = plugin.auth(api_version=version)
-    assert await token_of(auth) == "Bearer t1"
-    assert await token_of(auth) == "Bearer t1"
-    assert len(plugin.runs) == 1
-
-
-async def test_plugin_gets_arguments_environment_and_no_terminal(plugin: Plugin) -> None:
-    """The plugin sees its arguments, its extra variables, the request, and no terminal to ask on."""
-    plugin.answers({"token": "t1"})
-    await plugin.auth(args=["get", "--x"], env=[EnvVar("EXTRA", "yes")]).headers()
-    assert plugin.runs == [
-        {
-            "args": ["get", "--x"],
-            "extra": "yes",
-            "info": {"apiVersion": V1, "kind": "ExecCredential", "spec": {"interactive": False}},
-            "tty": False,
-        }
-    ]
-
-
-async def test_plugin_gets_the_cluster_only_when_it_asks(plugin: Plugin) -> None:
-    """provideClusterInfo adds the cluster to the request."""
-    plugin.answers({"token": "t1"})
-    cluster = {"server": "https://s", "config": {"audience": "a"}}
-    await plugin.auth(cluster=cluster, provide_cluster_info=True).headers()
-    await plugin.auth(cluster=cluster).headers()
-    assert [run["info"]["spec"].get("cluster") for run in plugin.runs] == [cluster, None]
-
-
-async def test_expired_credentials_are_asked_for_again(plugin: Plugin) -> None:
-    """The plugin runs again when its credentials have expired, and not before."""
-    past, future = (datetime.now(UTC) + timedelta(hours=hours) for hours in (-1, 1))
-    auth = plugin.auth()
-    plugin.answers({"token": "old", "expirationTimestamp": past.isoformat()})
-    assert await token_of(auth) == "Bearer old"
-    plugin.answers({"token": "new", "expirationTimestamp": future.isoformat()})
-    assert await token_of(auth) == "Bearer new"
-    assert await token_of(auth) == "Bearer new"
-    assert len(plugin.runs) == 2
-
-
-async def test_refused_credentials_are_asked_for_again_once(plugin: Plugin) -> None:
-    """Many requests refused with one token cause one run of the plugin."""
-    plugin.answers({"token": "t1"})
-    auth = plugin.auth()
-    used = await auth.headers()
-    plugin.answers({"token": "t2"})
-    assert all(await asyncio.gather(*(auth.refresh(used) for _ in range(8))))
-    assert await token_of(auth) == "Bearer t2"
-    assert len(plugin.runs) == 2
-
-
-async def test_concurrent_first_requests_share_one_run(plugin: Plugin) -> None:
-    """Requests that start together wait for one run instead of starting one each."""
-    plugin.answers({"token": "t1"})
-    auth = plugin.auth()
-    assert {
-        tuple(headers.items()) for headers in await asyncio.gather(*(auth.headers() for _ in range(8)))
-    } == {(("Authorization", "Bearer t1"),)}
-    assert len(plugin.runs) == 1
-
-
-async def test_plugin_certificate_becomes_a_context(plugin: Plugin, pki: Pki) -> None:
-    """A client certificate from the plugin is used for new connections, renewed with a new context."""
-    configured = ssl.create_default_context()
-    certificate, key = pki.client
-    plugin.answers({"clientCertificateData": certificate.decode(), "clientKeyData": key.decode()})
-    auth = plugin.auth()
-    assert await auth.headers() == {}
-    first = await auth.tls(configured)
-    assert first not in (None, configured)
-    assert await auth.tls(configured) is first
-    assert await auth.refresh({})
-    assert await auth.tls(configured) not in (None, configured, first)
-
-
-async def test_plugin_without_certificate_keeps_the_configured_context(plugin: Plugin) -> None:
-    """A plugin that prints only a token leaves TLS alone."""
-    plugin.answers({"token": "t1"})
-    configured = ssl.create_default_context()
-    assert await plugin.auth().tls(configured) is configured
-
-
-async def test_missing_plugin_repeats_the_install_hint(tmp_path: Path) -> None:
-    """A program that is not there is named together with the kubeconfig's hint how to get it."""
-    auth = ExecPlugin(
-        ExecSpec(command="no-such-plugin", api_version=V1, install_hint="Install it\nfrom example.com."),
-        directory=tmp_path,
-        cluster=None,
-        trust=ssl.create_default_context,
-        where="config: users[x].user.exec",
-    )
-    with pytest.raises(
-        ConfigError, match=r"'no-such-plugin' is not an executable program; Install it from example\.com\."
-    ):
-        await auth.headers()
-
-
-async def test_one_failure_is_shared(plugin: Plugin) -> None:
-    """Requests that wait for a run that fails get its error, each its own, and start no run of their own."""
-    auth = plugin.auth()
-    failures = await asyncio.gather(*(auth.headers() for _ in range(8)), return_exceptions=True)
-    assert {
-        str(failure).partition(" exited ")[2] for failure in failures if isinstance(failure, CredentialsError)
-    } == {"with 3; its stderr says why"}
-    assert len({id(failure) for failure in failures}) == 8
-    assert len(plugin.runs) == 1
-
-
-async def test_a_caller_that_gives_up_leaves_the_run_to_the_others(plugin: Plugin) -> None:
-    """A request cancelled while it waits for the plugin does not cost another one its answer."""
-    plugin.answers({"token": "t1"})
-    auth = plugin.auth()
-    first, second = (asyncio.ensure_future(auth.headers()) for _ in range(2))
-    await asyncio.sleep(0)
-    first.cancel()
-    assert (await second)["Authorization"] == "Bearer t1"
-    assert len(plugin.runs) == 1
-
-
-async def test_two_loops_share_one_run(plugin: Plugin) -> None:
-    """The loop of the leader election waits for the same run as the main one."""
-    plugin.answers({"token": "t1"})
-    auth = plugin.auth()
-    elsewhere = asyncio.to_thread(lambda: asyncio.run(token_of(auth)))
-    assert set(await asyncio.gather(elsewhere, token_of(auth))) == {"Bearer t1"}
-    assert len(plugin.runs) == 1
-
-
-async def test_failing_plugin_may_heal(plugin: Plugin) -> None:
-    """A plugin that fails is reported with its exit code and asked again by the next request."""
-    auth = plugin.auth()
-    with pytest.raises(CredentialsError, match=r"users\[x\]\.user\.exec: '.*/plugin' exited with 3"):
-        await auth.headers()
-    plugin.answers({"token": "t1"})
-    assert await token_of(auth) == "Bearer t1"
-
-
-async def test_hanging_plugin_is_ended(tmp_path: Path) -> None:
-    """A plugin that never answers does not park the process."""
-    program = tmp_path / "plugin"
-    program.write_text(f"#!{sys.executable}\nimport signal\nsignal.pause()\n", encoding="utf-8")
-    program.chmod(0o755)
-    auth = ExecPlugin(
-        ExecSpec(command="./plugin", api_version=V1),
-        directory=tmp_path,
-        cluster=None,
-        trust=ssl.create_default_context,
-        where="config: users[x].user.exec",
-        seconds=0.2,
-    )
-    with pytest.raises(CredentialsError, match="gave no answer within"):
-        await auth.headers()
-
-
-async def test_helpers_of_a_hanging_plugin_end_with_it(tmp_path: Path) -> None:
-    """What the plugin started is ended as well, even if it keeps the plugin's output open."""
-    program = tmp_path / "plugin"
-    program.write_text('#!/bin/sh\nsleep 600 &\necho $! > "$0.helper"\nexit 0\n', encoding="utf-8")
-    program.chmod(0o755)
-    auth = ExecPlugin(
-        ExecSpec(command="./plugin", api_version=V1),
-        directory=tmp_path,
-        cluster=None,
-        trust=ssl.create_default_context,
-        where="config: users[x].user.exec",
-        seconds=0.5,
-    )
-    with pytest.raises(CredentialsError, match="gave no answer within"):
-        await auth.headers()
-    helper = int((tmp_path / "plugin.helper").read_text(encoding="utf-8"))
-    async with asyncio.timeout(10):
-        while _runs(helper):  # noqa: ASYNC110 - another process has no event for us
-            await asyncio.sleep(0.01)
-
-
-def _runs(pid: int) -> bool:
-    """Tell whether a process lives; one that nobody has waited for yet does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        ({}, "printed neither a token nor a client certificate"),
-        ({"clientCertificateData": "hush"}, "printed only one of clientCertificateData and clientKeyData"),
-        ({"clientCertificateData": "hush", "clientKeyData": "hush"}, "not a PEM certificate and key"),
-        ({"token": 7, "note": "hush"}, "printed no ExecCredential"),
-        ({"token": "hush\nhush"}, "the token from '.*' holds spaces, line breaks"),
-        ({"token": " \n"}, "printed neither a token nor a client certificate"),
-    ],
-)
-async def test_bad_answers_are_named_and_not_quoted(
-    plugin: Plugin, status: dict[str, Any], message: str
-) -> None:
-    """What a plugin prints is a secret even when it is wrong."""
-    plugin.answers(status)
-    with pytest.raises((ConfigError, CredentialsError), match=message) as caught:
-        await plugin.auth().headers()
-    assert "hush" not in str(caught.value)
-
-
-@pytest.mark.parametrize(("version", "kind"), [(V1BETA1, "ExecCredential"), (V1, "Secret")])
-async def test_answer_of_another_version_is_refused(plugin: Plugin, version: str, kind: str) -> None:
-    """A plugin must answer in the version it was asked in."""
-    plugin.answers({"token": "hush"}, version, kind)
-    with pytest.raises(CredentialsError, match="printed another apiVersion or kind") as caught:
-        await plugin.auth().headers()
-    assert "hush" not in str(caught.value)
-
-
-def test_nothing_secret_in_repr(plugin: Plugin, tmp_path: Path) -> None:
+def test_nothing_secret_in_repr(tmp_path: Path) -> None:
     """Credentials of every sort print without their secrets."""
     hidden = "hush"
     auths: list[Auth] = [
         bearer_token(hidden),
         TokenFile(tmp_path / "token", _token=hidden),
         Impersonate(bearer_token(hidden), "jane"),
-        plugin.auth(env=[EnvVar("SECRET", hidden)]),
+        exec_auth(tmp_path, env=[EnvVar("SECRET", hidden)]),
     ]
     text = " ".join(map(repr, auths))
     assert hidden not in text
@@ -388,13 +112,11 @@ def test_nothing_secret_in_repr(plugin: Plugin, tmp_path: Path) -> None:
     assert "jane" in text
 
 
-async def test_impersonation_passes_the_rest_through(tmp_path: Path) -> None:
+async def test_impersonation_passes_the_rest_through(token: Token) -> None:
     """Impersonation refreshes and connects with the credentials under it."""
-    path = tmp_path / "token"
-    path.write_text("one", encoding="utf-8")
-    auth = Impersonate(TokenFile(path), "jane")
+    auth = Impersonate(TokenFile(token.path), "jane")
     used = await auth.headers()
-    path.write_text("two", encoding="utf-8")
+    token.put("two")
     assert await auth.refresh(used)
     context = ssl.create_default_context()
     assert await auth.tls(context) is context

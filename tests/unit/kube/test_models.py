@@ -10,42 +10,16 @@ import pytest
 from slurm_operator.kube import sharing
 from slurm_operator.kube.meta import Condition, Object, ObjectMeta
 from slurm_operator.kube.models import (
-    ConfigMap,
-    ControllerRevision,
     CustomResourceDefinition,
-    Deployment,
-    Event,
-    Lease,
-    Namespace,
     Node,
-    PersistentVolumeClaim,
     Pod,
-    PodDisruptionBudget,
     Scale,
     Secret,
-    Service,
-    StatefulSet,
     metadata_only,
 )
+from tests.kinds import STORED_KINDS
 
-KINDS: list[type[Object]] = [
-    ConfigMap,
-    ControllerRevision,
-    CustomResourceDefinition,
-    Deployment,
-    Event,
-    Lease,
-    Namespace,
-    Node,
-    PersistentVolumeClaim,
-    Pod,
-    PodDisruptionBudget,
-    Scale,
-    Secret,
-    Service,
-    StatefulSet,
-    metadata_only(Pod),
-]
+KINDS: tuple[type[Object], ...] = (*STORED_KINDS, Scale, metadata_only(Pod))
 
 
 def pod(**content: Any) -> Pod:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from slurm_operator.kube.batching import batching_delay
 from slurm_operator.kube.errors import (
     ApiError,
     Conflict,
@@ -13,7 +14,7 @@ from slurm_operator.kube.errors import (
     TooManyRequests,
     api_error,
 )
-from slurm_operator.kube.transport import batching_delay, retry_delay
+from slurm_operator.kube.retries import retry_delay
 
 
 def delay(

@@ -21,28 +21,12 @@ from tests.integration.kube.scripted import (
     Server,
     hang,
     respond,
-    serving,
     status,
     stream,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
     from pathlib import Path
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[Server]:
-    """Hand out a scripted server."""
-    async with serving() as scripted:
-        yield scripted
-
-
-@pytest.fixture
-async def client(server: Server) -> AsyncIterator[Client]:
-    """Hand out a client of the scripted server."""
-    async with Client(server.config()) as opened:
-        yield opened
 
 
 def event(kind: str, **obj: Any) -> bytes:

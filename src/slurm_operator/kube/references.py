@@ -1,0 +1,284 @@
+"""Watch the objects that others name, and only those.
+
+A controller must hear of a Secret that one of its objects names: when it changes, when it goes, and when it
+appears at last. To watch every Secret of the cluster for that would put all of them into this process's
+memory, and would need the right to read them. So each named object has an informer of its own here, narrowed
+to its name, which RBAC can grant by name as well. It is shared by everybody who names that object, started
+for the first of them and stopped after the last: a hundred owners of one Secret are one watch.
+
+Who wants what is pure bookkeeping (`Wants`). An owner says all it wants in one call, `want`, as often as it
+likes; what it no longer names is released by that. Then it reads with `get`, which knows three answers, as
+everywhere in this runtime: the object, None because the API server says that there is none, or an error
+because it cannot be known.
+
+Every later change goes out on `changes`, with the owners it concerns; `enqueue_owners` maps it to keys. The
+first list does not: whoever asked is waiting for it in `get`. Only if somebody went away without an answer,
+the owners hear when there is one.
+
+`run` is meant for the leader: a standby replica reconciles nothing, so it wants nothing and watches nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Generic, NamedTuple
+
+import structlog
+
+from slurm_operator.kube.errors import ApiError, KubeError, ServerError, TooManyRequests
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.informer import Informer
+from slurm_operator.kube.meta import Key, T
+from slurm_operator.kube.sources import Channel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.reflector_state import Timing
+    from slurm_operator.kube.store import Change
+
+log = structlog.get_logger(__name__)
+
+_RESTART_SECONDS = 1.0
+# How often somebody who waits for a first answer looks whether it is a refusal.
+_LOOK_SECONDS = 0.05
+
+
+class Owner(NamedTuple):
+    """Who wants an object; the controller tells apart owners of the same name."""
+
+    controller: str
+    key: Key
+
+
+class Referenced(NamedTuple):
+    """News of an object that somebody wants."""
+
+    key: Key
+    owners: frozenset[Owner]
+
+
+class Wants:
+    """Who wants which objects; pure."""
+
+    def __init__(self) -> None:
+        self._wanted: dict[Owner, frozenset[Key]] = {}
+        self._owners: dict[Key, set[Owner]] = {}
+
+    def replace(self, owner: Owner, wanted: Collection[Key]) -> tuple[frozenset[Key], frozenset[Key]]:
+        """Note all that an owner wants; return what nobody wanted before, and what nobody wants any more."""
+        new = frozenset(wanted)
+        old = self._wanted.pop(owner, frozenset())
+        if new:
+            self._wanted[owner] = new
+        started, stopped = set[Key](), set[Key]()
+        for key in new - old:
+            owners = self._owners.setdefault(key, set())
+            if not owners:
+                started.add(key)
+            owners.add(owner)
+        for key in old - new:
+            owners = self._owners[key]
+            owners.discard(owner)
+            if not owners:
+                del self._owners[key]
+                stopped.add(key)
+        return frozenset(started), frozenset(stopped)
+
+    def owners(self, key: Key) -> frozenset[Owner]:
+        """Return who wants an object."""
+        return frozenset(self._owners.get(key, ()))
+
+    def wanted(self, owner: Owner) -> frozenset[Key]:
+        """Return what an owner wants."""
+        return self._wanted.get(owner, frozenset())
+
+    def keys(self) -> frozenset[Key]:
+        """Return every object that somebody wants."""
+        return frozenset(self._owners)
+
+
+class _Watched(Generic[T]):
+    """One named object: its informer, and the task that keeps it current."""
+
+    __slots__ = ("asked_in_vain", "informer", "since", "task")
+
+    def __init__(self, informer: Informer[T]) -> None:
+        self.informer = informer
+        self.task: asyncio.Task[None] | None = None
+        self.since: float | None = None
+        self.asked_in_vain = False
+
+
+class References(Generic[T]):
+    """The objects of one kind that somebody wants, each watched by its name.
+
+    `namespaces` are those this process is confined to (none: the whole cluster).
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        kind: type[T],
+        *,
+        namespaces: Sequence[str] = (),
+        timing: Timing | None = None,
+    ) -> None:
+        self.changes: Channel[Referenced] = Channel()
+        self._client = client
+        self._kind = kind
+        self._namespaces = frozenset(namespaces)
+        self._timing = timing
+        self._wants = Wants()
+        self._watched: dict[Key, _Watched[T]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._running = False
+
+    @property
+    def watched(self) -> frozenset[Key]:
+        """Return the objects that are watched."""
+        return frozenset(self._watched)
+
+    def want(self, owner: Owner, wanted: Collection[Key]) -> None:
+        """Note all the objects that an owner wants from now on; none releases what it wanted before."""
+        started, stopped = self._wants.replace(owner, wanted)
+        for key in stopped:
+            self._release(key)
+        for key in started:
+            if self._within(key):
+                self._watch(key)
+
+    def wanted(self, owner: Owner) -> frozenset[Key]:
+        """Return what an owner wants."""
+        return self._wants.wanted(owner)
+
+    async def get(self, key: Key, timeout: float = 10.0) -> T | None:  # noqa: ASYNC109 - counted from the start of the watch
+        """Return an object that somebody wants, or None if there is none; raise KubeError if unknown.
+
+        Only a watch in its first `timeout` seconds is waited for. One that has been refused, or silent, for
+        longer than that fails at once, and its owners hear when it works.
+        """
+        if not self._within(key):
+            raise KubeError(
+                f"{self._kind.RESOURCE.kind} {key} is outside of the namespaces that this operator watches "
+                f"({', '.join(sorted(self._namespaces))})"
+            )
+        watched = self._watched.get(key)
+        if watched is None:
+            raise LookupError(f"{self._kind.RESOURCE.kind} {key} is not watched: call want() before get()")
+        if not await self._answered(watched, timeout):
+            watched.asked_in_vain = True
+            raise self._unknown(key, watched.informer.last_error)
+        store = watched.informer.store
+        if key in store.unreadable:
+            raise KubeError(f"{self._kind.RESOURCE.kind} {key} cannot be read: {store.unreadable[key]}")
+        return store.get(key)
+
+    async def run(self) -> None:
+        """Watch what is wanted until cancelled."""
+        if self._running:
+            raise RuntimeError("these references are watched already")
+        self._running = True
+        try:
+            for key, watched in self._watched.items():
+                self._start(key, watched)
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._running = False
+            for task in self._tasks:
+                task.cancel()
+            if self._tasks:
+                await asyncio.wait(self._tasks)
+
+    # --- one object
+
+    def _within(self, key: Key) -> bool:
+        return not self._namespaces or key.namespace in self._namespaces
+
+    def _watch(self, key: Key) -> None:
+        informer = Informer(
+            self._client,
+            self._kind,
+            namespaces=(key.namespace,),
+            fields={"metadata.name": key.name},
+            timing=self._timing,
+        )
+        watched = _Watched(informer)
+
+        def changed(_: Change[T]) -> None:
+            if informer.synced:
+                self._publish(key)
+
+        informer.add_handler(changed)
+        self._watched[key] = watched
+        if self._running:
+            self._start(key, watched)
+
+    def _start(self, key: Key, watched: _Watched[T]) -> None:
+        watched.since = asyncio.get_running_loop().time()
+        name = f"reference {self._kind.__name__} {key}"
+        watched.task = task = asyncio.create_task(self._keep(key, watched), name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _release(self, key: Key) -> None:
+        watched = self._watched.pop(key, None)
+        if watched is None:
+            return
+        # The gauge of cached objects counts what is in the store when the informer ends.
+        watched.informer.store.replace(())
+        if watched.task is not None:
+            watched.task.cancel()
+
+    async def _keep(self, key: Key, watched: _Watched[T]) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._announce(key, watched))
+            while True:
+                try:
+                    await watched.informer.run()
+                except Exception:
+                    log.exception(
+                        "a watch failed and is started again", kind=self._kind.__name__, object=str(key)
+                    )
+                await asyncio.sleep(_RESTART_SECONDS)
+
+    async def _announce(self, key: Key, watched: _Watched[T]) -> None:
+        """Tell those who went away without an answer that there is one: also that nothing is there."""
+        await watched.informer.wait_synced()
+        if watched.asked_in_vain:
+            self._publish(key)
+
+    def _publish(self, key: Key) -> None:
+        if owners := self._wants.owners(key):
+            self.changes.send(Referenced(key, owners))
+
+    async def _answered(self, watched: _Watched[T], timeout: float) -> bool:  # noqa: ASYNC109 - see get
+        informer, loop = watched.informer, asyncio.get_running_loop()
+        end = (loop.time() if watched.since is None else watched.since) + timeout
+        while not informer.synced:
+            left = end - loop.time()
+            if left <= 0 or _is_refusal(informer.last_error):
+                return False
+            try:
+                async with asyncio.timeout(min(left, _LOOK_SECONDS)):
+                    await informer.wait_synced()
+            except TimeoutError:
+                continue
+        return True
+
+    def _unknown(self, key: Key, error: Exception | None) -> KubeError:
+        why = "the API server has not answered yet" if error is None else describe(error)
+        unknown = KubeError(f"whether {self._kind.RESOURCE.kind} {key} exists cannot be found out: {why}")
+        unknown.__cause__ = error
+        return unknown
+
+
+def enqueue_owners(controller: str) -> Callable[[Referenced], Iterable[Key]]:
+    """Map news of an object to its owners in one controller, for `Controller.watch_channel`."""
+    return lambda event: [owner.key for owner in event.owners if owner.controller == controller]
+
+
+def _is_refusal(error: Exception | None) -> bool:
+    """Tell whether the server answered in a way that the next moment does not change."""
+    return isinstance(error, ApiError) and not isinstance(error, ServerError | TooManyRequests)

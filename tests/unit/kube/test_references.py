@@ -1,0 +1,77 @@
+"""The bookkeeping of references: who wants what, and what is therefore watched."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.references import Owner, Referenced, Wants, enqueue_owners
+
+KEYS = [Key(namespace, name) for namespace in ("a", "b") for name in ("one", "two", "three")]
+# Two controllers with owners of the same name.
+OWNERS = [Owner(controller, Key("a", name)) for controller in ("token", "cluster") for name in "xyz"]
+
+
+class WantsMachine(RuleBasedStateMachine):
+    """Any sequence of wishes leaves exactly the watches that the wishes now alive need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wants = Wants()
+        self.model: dict[Owner, frozenset[Key]] = {}
+        self.watched: set[Key] = set()
+
+    @rule(owner=st.sampled_from(OWNERS), wanted=st.lists(st.sampled_from(KEYS)))
+    def want(self, owner: Owner, wanted: list[Key]) -> None:
+        started, stopped = self.wants.replace(owner, wanted)
+        assert not started & self.watched, "what is watched is not started again"
+        assert stopped <= self.watched, "only what is watched is stopped"
+        assert not started & stopped
+        self.watched = (self.watched | started) - stopped
+        self.model[owner] = frozenset(wanted)
+
+    @rule(owner=st.sampled_from(OWNERS))
+    def want_the_same_again(self, owner: Owner) -> None:
+        assert self.wants.replace(owner, self.model.get(owner, frozenset())) == (frozenset(), frozenset())
+
+    @rule(owner=st.sampled_from(OWNERS))
+    def release(self, owner: Owner) -> None:
+        self.want(owner, [])
+
+    @invariant()
+    def watched_is_what_is_wanted(self) -> None:
+        wanted = {key for keys in self.model.values() for key in keys}
+        assert self.watched == wanted == self.wants.keys()
+
+    @invariant()
+    def owners_are_those_who_want(self) -> None:
+        for key in KEYS:
+            assert self.wants.owners(key) == {owner for owner, keys in self.model.items() if key in keys}
+
+
+WantsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestWants = WantsMachine.TestCase
+
+
+@pytest.mark.parametrize("again", [1, 3])
+def test_a_hundred_owners_are_one_watch(again: int) -> None:
+    """However many owners want an object, and however often, it is started once and stopped once."""
+    wants = Wants()
+    shared = Key("a", "key")
+    owners = [Owner("token", Key("a", f"t{number}")) for number in range(100)]
+    started = [wants.replace(owner, [shared])[0] for _ in range(again) for owner in owners]
+    stopped = [wants.replace(owner, [])[1] for owner in owners]
+    assert [found for found in started if found] == [{shared}]
+    assert [found for found in stopped if found] == [{shared}]
+
+
+def test_only_the_own_owners_are_enqueued() -> None:
+    """A controller gets the keys of its own owners, not those of another with the same name."""
+    here, there = Key("a", "here"), Key("a", "there")
+    event = Referenced(Key("a", "key"), frozenset({Owner("token", here), Owner("cluster", there)}))
+    assert list(enqueue_owners("token")(event)) == [here]
+    assert list(enqueue_owners("cluster")(event)) == [there]
+    assert list(enqueue_owners("other")(event)) == []
