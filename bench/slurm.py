@@ -1,0 +1,270 @@
+"""What the Slurm side costs, measured against one real slurmctld in one run.
+
+    drain       requests and seconds until 1,000 nodes are drained and the view shows it; beside it a POST and
+                a GET for each node, which is what the reference does, on some of the nodes and scaled up. Its
+                waiting between those two (up to two seconds) is left out, in its favour
+    poll        CPU of one poll of nodes that have not changed, HTTP included, and the part answered with 304
+    decode      CPU of decoding one full list into structs; beside it json.loads of the same bytes
+    fold        CPU of folding 5,000 names into a hostlist; beside it ClusterShell
+    memory      what a process grows by when it holds the view and lists come in; and for each node, the view
+                alone
+
+Requests count from the wish to the view that shows it. Those of the drain are the write, the list that shows
+it, and the jobs that must agree; the others (reservations, uptime, ping) are what the watch had to ask in
+that time for other reasons. `drain_requests` begins with a view of the same second; `…_at_rest` with one that
+is older, so that the nodes are looked at once more before the write.
+
+Nodes are CLOUD records: real for slurmctld and slurmrestd, with nothing behind them. slurmctld and slurmrestd
+share the cores with what is measured; CPU times are of our process only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import sys
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+import aiohttp
+from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
+
+from bench.report import baseline, keep, provenance, table
+from kubebox.slurm import SlurmBox, SlurmSpec
+from slurm_operator.kube.log import LogOptions, configure
+from slurm_operator.slurm.hostlist import fold
+from slurm_operator.slurm.replies import Nodes, Question, Reply, read
+from slurm_operator.slurm.rest import RestClient
+from slurm_operator.slurm.watch import SlurmWatch
+from slurm_operator.slurm.wishes import Done, Drain, Undrain
+from slurm_operator.slurm.writer import NodeWriter, WriterTiming
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from slurm_operator.slurm.rest import RequestInfo
+    from slurm_operator.slurm.wishes import Wish
+
+GOALS = {
+    "drain_requests": ("≤", 3.0),
+    "poll_cpu_ms": ("≤", 1.0),
+    "poll_unchanged_part": ("≥", 1.0),
+    "decode_cpu_ms": ("≤", 25.0),
+    "fold_cpu_ms": ("≤", 20.0),
+}
+PREFIX = "slurm-operator: "
+DEADLINE = 60.0
+OF_THE_DRAIN = frozenset({"update_nodes", "nodes", "jobs"})
+FOLDED = 5000
+
+
+class Cluster(NamedTuple):
+    """A cluster with a watch and a writer on it, and what they have asked so far."""
+
+    rest: RestClient
+    watch: SlurmWatch
+    writer: NodeWriter
+    requests: list[RequestInfo]
+
+
+@asynccontextmanager
+async def connected(box: SlurmBox) -> AsyncIterator[Cluster]:
+    """Connect as the operator does, and wait for a first view of everything."""
+    requests: list[RequestInfo] = []
+    async with RestClient(box.url, box.token, observe=requests.append) as rest:
+        watch = SlurmWatch(rest)
+        writer = NodeWriter(rest, watch, reason_prefix=PREFIX)
+        running = asyncio.create_task(watch.run())
+        try:
+            await _until(lambda: bool(watch.view.nodes) and watch.view.controllers_taken is not None)
+            yield Cluster(rest, watch, writer, requests)
+        finally:
+            await writer.close()
+            running.cancel()
+            await asyncio.wait({running})
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not condition():  # noqa: ASYNC110 - a figure of milliseconds needs no event
+            await asyncio.sleep(0.001)
+
+
+async def measure_drain(cluster: Cluster) -> dict[str, float]:
+    """Drain every node, with a new view and with an older one, and take it all back each time."""
+    loop = asyncio.get_running_loop()
+    await cluster.watch.refreshed(loop.time(), loop.time() + DEADLINE)
+    figures = await _drain(cluster)
+    await _until(lambda: cluster.watch.view.age(loop.time()) > WriterTiming().fresh)
+    at_rest = await _drain(cluster)
+    return figures | {"drain_requests_at_rest": at_rest["drain_requests"]}
+
+
+async def _drain(cluster: Cluster) -> dict[str, float]:
+    names = [*cluster.watch.view.nodes]
+    cluster.requests.clear()
+    started = time.perf_counter()
+    await _write(cluster, names, Drain("benchmark"))
+    written, moment = time.perf_counter(), asyncio.get_running_loop().time()
+    await _until(lambda: _drained(cluster.watch, names, newer_than=moment))
+    shown, asked = time.perf_counter(), [info.operation for info in cluster.requests]
+    await _write(cluster, names, Undrain())
+    requests = sum(operation in OF_THE_DRAIN for operation in asked)
+    return {
+        "drain_requests": requests,
+        "drain_other_requests": len(asked) - requests,
+        "drain_seconds": written - started,
+        "drain_shown_seconds": shown - started,
+    }
+
+
+async def _write(cluster: Cluster, names: list[str], wish: Wish) -> None:
+    outcomes = await cluster.writer.write(dict.fromkeys(names, wish))
+    if bad := {name: outcome for name, outcome in outcomes.items() if outcome != Done()}:
+        name, outcome = next(iter(bad.items()))
+        raise RuntimeError(f"{len(bad)} nodes were not changed, such as {name}: {outcome}")
+
+
+def _drained(watch: SlurmWatch, names: list[str], newer_than: float) -> bool:
+    view = watch.view
+    if view.taken is None or view.taken <= newer_than:
+        return False
+    now = asyncio.get_running_loop().time()
+    return all(view.drained(name, now, newer_than).drained for name in names)
+
+
+async def measure_one_by_one(box: SlurmBox, names: list[str], total: int) -> dict[str, float]:
+    """Drain nodes with a POST and a GET each, in rounds of 1, 2, 4, … at a time, and scale to the total."""
+    root = f"{box.url}/slurm/v0.0.44"
+    headers = {"X-SLURM-USER-TOKEN": box.token()}
+    requests = 0
+
+    async def drain(session: aiohttp.ClientSession, name: str) -> None:
+        nonlocal requests
+        body = {"state": ["DRAIN"], "reason": f"{PREFIX}benchmark"}
+        async with session.post(f"{root}/node/{name}", json=body) as reply:
+            reply.raise_for_status()
+        async with session.get(f"{root}/node/{name}") as reply:
+            await reply.json()
+        requests += 2
+
+    started = time.perf_counter()
+    async with aiohttp.ClientSession(headers=headers) as session:
+        left, size = names, 1
+        while left:
+            await asyncio.gather(*(drain(session, name) for name in left[:size]))
+            left, size = left[size:], size * 2
+    factor = total / len(names)
+    return {
+        "one_by_one_requests": requests * factor,
+        "one_by_one_seconds": (time.perf_counter() - started) * factor,
+    }
+
+
+async def measure_poll(cluster: Cluster, rounds: int) -> dict[str, float]:
+    """Poll for changes while there are none."""
+    # The list must be older than the second in which the last change was made.
+    await asyncio.sleep(2)
+    listed = await cluster.rest.nodes()
+    if listed is None:
+        raise RuntimeError("a list that was asked for without a condition came back as unchanged")
+    unchanged = 0
+    started, cpu = time.perf_counter(), time.process_time()
+    for _ in range(rounds):
+        unchanged += await cluster.rest.nodes(listed.last_update) is None
+    return {
+        "poll_cpu_ms": (time.process_time() - cpu) / rounds * 1e3,
+        "poll_ms": (time.perf_counter() - started) / rounds * 1e3,
+        "poll_unchanged_part": unchanged / rounds,
+    }
+
+
+async def measure_decode(box: SlurmBox, version: str, rounds: int) -> dict[str, float]:
+    """Decode the same full list with either decoder, in turns."""
+    url = f"{box.url}/slurm/{version}/nodes/"
+    headers = {"X-SLURM-USER-TOKEN": box.token()}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+        body = await answer.read()
+    reply = Reply(200, "application/json", body)
+    ours, plain = [], []
+    for _ in range(rounds):
+        ours.append(_cpu_ms(lambda: read(reply, Nodes, Question("list nodes"))))
+        plain.append(_cpu_ms(lambda: json.loads(body)))
+    return {
+        "decode_cpu_ms": statistics.median(ours),
+        "decode_cpu_ms_json": statistics.median(plain),
+        "list_kib": len(body) / 1024,
+    }
+
+
+def measure_fold(rounds: int) -> dict[str, float]:
+    """Fold the same shuffled names with either implementation, in turns."""
+    names = [f"worker-slinky-{number}" for number in range(FOLDED)]
+    random.Random(1).shuffle(names)  # noqa: S311 - the same disorder every time
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(_cpu_ms(lambda: fold(names)))
+        theirs.append(_cpu_ms(lambda: str(NodeSet.fromlist(names))))
+    return {"fold_cpu_ms": statistics.median(ours), "fold_cpu_ms_clustershell": statistics.median(theirs)}
+
+
+def _cpu_ms(work: Callable[[], object]) -> float:
+    started = time.process_time()
+    work()
+    return (time.process_time() - started) * 1e3
+
+
+async def measure_memory(box: SlurmBox, nodes: int) -> dict[str, float]:
+    """Let a process of its own hold a view, and see what it grows by."""
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "bench.slurmview", box.url]
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    output, _ = await asyncio.wait_for(process.communicate(box.token().encode()), DEADLINE)
+    if process.returncode != 0:
+        raise RuntimeError(f"the process that holds a view ended with exit code {process.returncode}")
+    facts: dict[str, float] = json.loads(output)
+    return {
+        "view_rss_mib": (facts["full_kib"] - facts["empty_kib"]) / 1024,
+        "view_kib_per_node": (facts["view_kib"] - facts["empty_kib"]) / nodes,
+    }
+
+
+async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, str]]:
+    """Take every figure on one cluster."""
+    spec = SlurmSpec(nodes=0, cloud_nodes=options.nodes)
+    with await asyncio.to_thread(SlurmBox.up, spec) as box:
+        async with connected(box) as cluster:
+            figures = await measure_drain(cluster)
+            names = sorted(cluster.watch.view.nodes)
+            version = cluster.rest.version or ""
+            figures |= await measure_poll(cluster, options.polls)
+        figures |= await measure_one_by_one(box, names[: options.one_by_one], options.nodes)
+        figures |= await measure_decode(box, version, options.rounds)
+        figures |= measure_fold(options.rounds)
+        figures |= await measure_memory(box, options.nodes)
+        return figures | {"nodes": options.nodes}, provenance(slurm=box.version)
+
+
+def main() -> None:
+    """Run the measurements, print the table, keep the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--nodes", type=int, default=1000)
+    parser.add_argument("--one-by-one", type=int, default=100, help="nodes that are drained one by one")
+    parser.add_argument("--polls", type=int, default=200)
+    parser.add_argument("--rounds", type=int, default=11, help="turns of each comparison of CPU time")
+    parser.add_argument(
+        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
+    )
+    options = parser.parse_args()
+    configure(LogOptions())
+    figures, where = asyncio.run(run(options))
+    print(table(figures, baseline("slurm"), GOALS))
+    keep("slurm", figures, where, as_baseline=options.save_baseline)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,267 @@
+"""What to believe of the lists of nodes that Slurm sends: which nodes are there, gone, or in doubt.
+
+A list is evidence, not truth. slurmctld that lost its state answers with an empty list and no error; a proxy
+or a slurmrestd in trouble may answer with half of one. What such a list *shows* is believed at once. What it
+*leaves out* is believed when it is confirmed:
+
+    name listed ──────────────▶ known
+    known, now missing ───────▶ in doubt ──[confirmed]──▶ absent
+    never seen ───────────────▶ in doubt ──[confirmed]──▶ absent
+
+Confirmed means: several whole lists in a row over a minimum time said so (an answer of "unchanged" repeats a
+list and is not another one), all of them later than the first minute of slurmctld's life, which a question
+for its uptime *after* the first such list has shown. How many lists and how much time depends on what is
+missing. When so many names vanished lately that they are more than a quarter of all, or the list is empty,
+the whole list is suspicious: until it is confirmed, the last believed one stays, and nothing is known about
+any node. Names that this operator deleted itself are expected to vanish and need one list.
+
+A restart of slurmctld takes all confirmations back; slurmctld begins its statistics anew at midnight, which
+looks the same and costs a minute or two. A list in which a name comes twice, or is empty, is no list.
+Failures change nothing but age. Pure: all times are moments of one monotonic clock, those at which the
+requests were sent, for the answer may be as old as that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.slurm.errors import BadReply
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from slurm_operator.slurm.model import Node
+
+# How exactly two answers of slurmctld about its start agree: it counts whole seconds, and answers take time.
+_START_TOLERANCE: Final = 5.0
+# Of a name that has long been absent, nobody asks since when.
+_FORGET_ABSENT: Final = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Trust:
+    """How much evidence it takes to believe that nodes are gone; times in seconds."""
+
+    lists: int = 3
+    seconds: float = 30.0
+    # The longest that a slurmctld was seen to answer an empty list and then come back with its nodes is a
+    # person restoring its state by hand, a minute or so.
+    wide_lists: int = 10
+    wide_seconds: float = 120.0
+    # More than this part of all nodes gone at once, or within the time of `wide_seconds`, is suspicious.
+    part: float = 0.25
+    # slurmd registers again within seconds after slurmctld is back; 60 s is twice its longest retry.
+    grace: float = 60.0
+    # How long a deletion of our own may take to show.
+    expected_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """How many lists in a row said that a name is not there; the first and the last of them that count."""
+
+    lists: int
+    since: float
+    last: Node | None = None
+    """What was known about it before, if anything was."""
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """What is believed at one moment. `complete`: a name in none of the mappings is absent."""
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    doubts: Mapping[str, Evidence] = field(default_factory=dict)
+    absent: Mapping[str, Evidence] = field(default_factory=dict)
+    others: Evidence | None = None
+    complete: bool = False
+    suspicion: str | None = None
+    taken: float | None = None
+
+
+class Belief:
+    """The state machine: feed it with answers, read `census`."""
+
+    def __init__(self, trust: Trust | None = None) -> None:
+        self.trust = trust or Trust()
+        self.census = Census()
+        self._started: float | None = None
+        self._uptime_asked: float | None = None
+        self._interrupted = False
+        # Names that became absent lately without much evidence, and when: a list may shrink in small steps.
+        self._lately: dict[str, float] = {}
+        self._expected: dict[str, float] = {}
+
+    # --- what is needed next
+
+    @property
+    def doubtful(self) -> bool:
+        """Tell whether another whole list is wanted: an answer of "unchanged" would confirm nothing."""
+        census = self.census
+        return bool(census.doubts) or census.suspicion is not None or not census.complete
+
+    @property
+    def wants_uptime(self) -> bool:
+        """Tell whether slurmctld's uptime must be asked for: no doubt ends without it."""
+        return self._uptime_asked is None or self.doubtful
+
+    @property
+    def started(self) -> float | None:
+        """Return a moment before which slurmctld was up already, or None if nobody knows."""
+        return self._started
+
+    def just_started(self, now: float) -> bool:
+        """Tell whether slurmctld may be in its first minute; after an outage it may, until it says otherwise."""
+        return self._interrupted or self._young(now)
+
+    # --- evidence
+
+    def listed(self, nodes: Sequence[Node], sent: float) -> None:
+        """Take in a whole list; raises BadReply if it cannot be one."""
+        found = _by_name(nodes, self.census.nodes)
+        self._expire(sent)
+        absent, doubts = self._missing(found, sent)
+        doubts, absent, suspicion = self._confirm(found, doubts, absent, sent)
+        others = self._count(self.census.others, sent) if suspicion is None else None
+        complete = others is not None and self._enough(others, sent, wide=not found)
+        believed = found
+        if suspicion is not None:
+            believed = {name: old for name, old in self.census.nodes.items() if name not in absent}
+        self.census = Census(
+            MappingProxyType(believed),
+            MappingProxyType(doubts),
+            MappingProxyType(absent),
+            others,
+            complete,
+            suspicion,
+            sent,
+        )
+
+    def unchanged(self, sent: float) -> None:
+        """Take in that nothing changed since the last list; raises BadReply if there is none to repeat."""
+        if self.census.taken is None or self.census.suspicion is not None:
+            raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
+        self.census = replace(self.census, taken=sent)
+
+    def uptime(self, seconds: float | None, sent: float) -> None:
+        """Take in for how long slurmctld has been up at least; None, as in its first second, is zero."""
+        self._uptime_asked = sent
+        self._interrupted = False
+        started = sent - (seconds or 0.0)
+        if self._started is None or started > self._started + _START_TOLERANCE:
+            self._restarted()
+        self._started = started if self._started is None else max(self._started, started)
+
+    def interrupted(self) -> None:
+        """Take in a sign that it may be another slurmctld: it did not answer, or its clock went back."""
+        self._uptime_asked = None
+        self._interrupted = True
+
+    def expect_gone(self, names: Iterable[str], now: float) -> None:
+        """Take in that these names have been deleted on purpose."""
+        self._expected |= dict.fromkeys(names, now)
+
+    # --- inside
+
+    def _young(self, now: float) -> bool:
+        return self._started is not None and now < self._started + self.trust.grace
+
+    def _restarted(self) -> None:
+        """Take all confirmations back: lists of the slurmctld before confirm nothing about this one."""
+        doubts = {name: replace(doubt, lists=0) for name, doubt in self.census.doubts.items()}
+        nothing: Mapping[str, Evidence] = {}
+        self.census = replace(
+            self.census, doubts=MappingProxyType(doubts), absent=nothing, others=None, complete=False
+        )
+
+    def _expire(self, sent: float) -> None:
+        trust = self.trust
+        self._lately = {name: at for name, at in self._lately.items() if sent - at < trust.wide_seconds}
+        self._expected = {
+            name: at for name, at in self._expected.items() if sent - at < trust.expected_seconds
+        }
+
+    def _count(self, before: Evidence | None, sent: float) -> Evidence:
+        """Add one list to what speaks for an absence; those of slurmctld's first minute do not count."""
+        if before is None:
+            before = Evidence(0, sent)
+        if self._young(sent):
+            return replace(before, lists=0, since=sent)
+        return replace(before, lists=before.lists + 1, since=before.since if before.lists else sent)
+
+    def _missing(
+        self, found: Mapping[str, Node], sent: float
+    ) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
+        """Return what is absent already and what is in doubt, with this list counted."""
+        census = self.census
+        absent = {
+            name: replace(before, lists=before.lists + 1)
+            for name, before in census.absent.items()
+            if name not in found and sent - before.since < _FORGET_ABSENT
+        }
+        known = {name: Evidence(0, sent, node) for name, node in census.nodes.items() if name not in found}
+        doubts = known | {name: doubt for name, doubt in census.doubts.items() if name not in found}
+        counted = {name: self._count(before, sent) for name, before in doubts.items()}
+        for name in [name for name, deleted in self._expected.items() if deleted < sent]:
+            if name in counted:
+                doubt = counted.pop(name)
+                absent[name] = replace(doubt, lists=max(1, doubt.lists))
+            elif name in found:
+                # It has come back since; should it vanish again, nobody here was it.
+                del self._expected[name]
+        return absent, counted
+
+    def _confirm(
+        self,
+        found: Mapping[str, Node],
+        doubts: dict[str, Evidence],
+        absent: dict[str, Evidence],
+        sent: float,
+    ) -> tuple[dict[str, Evidence], dict[str, Evidence], str | None]:
+        """Move from doubt to absence what is confirmed, and judge what is left."""
+        lost = doubts.keys() | (self._lately.keys() - found.keys())
+        many = len(lost) > 1 and len(lost) > self.trust.part * (len(found) + len(lost))
+        wide = many or not found
+        certain = {name for name, doubt in doubts.items() if self._enough(doubt, sent, wide=wide)}
+        absent = absent | {name: doubts[name] for name in certain}
+        doubts = {name: doubt for name, doubt in doubts.items() if name not in certain}
+        if not wide:
+            self._lately |= dict.fromkeys(certain, sent)
+        elif certain and not doubts:
+            # With so much evidence the smaller list is the new measure.
+            self._lately.clear()
+        if not (wide and doubts):
+            return doubts, absent, None
+        return doubts, absent, self._suspicion(len(found), len(lost), doubts)
+
+    def _suspicion(self, shown: int, lost: int, doubts: Mapping[str, Evidence]) -> str:
+        some = ", ".join(sorted(doubts)[:3]) + (", …" if len(doubts) > 3 else "")  # noqa: PLR2004 - enough to see
+        what = "shows no nodes at all" if not shown else f"shows {shown} nodes"
+        return f"the list of nodes {what}, and {lost} that were there are missing ({some}): not believed yet"
+
+    def _enough(self, evidence: Evidence, sent: float, *, wide: bool) -> bool:
+        trust = self.trust
+        lists, seconds = (trust.wide_lists, trust.wide_seconds) if wide else (trust.lists, trust.seconds)
+        asked = self._uptime_asked
+        return (
+            evidence.lists >= lists
+            and sent - evidence.since >= seconds
+            and asked is not None
+            and asked >= evidence.since
+        )
+
+
+def _by_name(nodes: Sequence[Node], before: Mapping[str, Node]) -> dict[str, Node]:
+    """Return the nodes by name; what has not changed is the same object as before."""
+    found: dict[str, Node] = {}
+    for node in nodes:
+        name = node.name
+        if not name:
+            raise BadReply("the list of nodes has an entry without a name")
+        if name in found:
+            raise BadReply(f"the list of nodes has {name!r} twice")
+        old = before.get(name)
+        found[name] = old if old is not None and old == node else node
+    return found

@@ -1,0 +1,269 @@
+"""The connections to all Slurm clusters: one per cluster, shared by everybody who asks about it.
+
+A connection is a REST client, the watch that keeps a view with it, and the writer that changes nodes with it.
+`Connections` makes them, runs their watches, and replaces them: `set` with the same target returns the
+connection that is there, with another target it makes a new one in its place. What is replaced or removed
+publishes nothing from that moment on and is closed in the background; a request through it fails as
+`Unavailable`, because nobody can say anything about a cluster through a connection that is gone.
+
+A `link` lets one key use the connection of another: a Controller that is reached through a Cluster has no
+connection of its own, so its cluster is polled once, not twice. Whoever subscribes hears of each update under
+every key it concerns. To a key that is linked to a connection with a view, that view is news: it comes as an
+update from the empty view, as it would from a connection of its own.
+
+Everything but `close` is synchronous and atomic on the event loop, so concurrent callers need no lock. To be
+used from one event loop only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import structlog
+from structlog.contextvars import bind_contextvars
+
+from slurm_operator.slurm.rest import RestClient
+from slurm_operator.slurm.view import EMPTY, ClusterView, ViewUpdate, deltas
+from slurm_operator.slurm.watch import SlurmWatch, WatchTiming
+from slurm_operator.slurm.writer import NodeWriter
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from slurm_operator.slurm.rest import RequestInfo, TokenSource
+
+log = structlog.get_logger(__name__)
+
+# For each of the three steps of closing a connection, together less than the manager gives to a stop.
+_CLOSE_SECONDS = 2.0
+_RESTART_SECONDS = 1.0
+
+
+class ConnectionKey(NamedTuple):
+    """Names a connection by the object that it is made for."""
+
+    kind: Literal["Controller", "Cluster"]
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where a connection leads and as whom; two that are equal need no new connection.
+
+    `identity` stands for the credential in comparisons: a digest of what the tokens are made from. A token
+    that is renewed in place changes nothing about it.
+    """
+
+    url: str
+    identity: str = field(repr=False)
+    token: TokenSource = field(repr=False, compare=False)
+    ca: bytes | None = field(default=None, repr=False)
+
+
+class Connection:
+    """One connection: `rest` to ask, `watch` to know, `writer` to change."""
+
+    def __init__(
+        self, key: ConnectionKey, target: Target, rest: RestClient, watch: SlurmWatch, writer: NodeWriter
+    ) -> None:
+        self.key = key
+        self.target = target
+        self.rest = rest
+        self.watch = watch
+        self.writer = writer
+        self.since = asyncio.get_running_loop().time()
+        """The loop's time at which the connection was made."""
+        self.failing_since: float | None = None
+        """The loop's time of the first failure since the last success; None while all is well."""
+        self.suspicious_since: float | None = None
+        """The loop's time at which the list of nodes became suspicious; None while it is believed."""
+
+    @property
+    def view(self) -> ClusterView:
+        """Return the newest view."""
+        return self.watch.view
+
+    def __repr__(self) -> str:
+        return f"Connection({self.key}, {self.target.url})"
+
+
+Receiver = Callable[[ConnectionKey, ViewUpdate], None]
+"""Is told of each update of a view, under each key that uses its connection; must not raise."""
+
+
+class Connections:
+    """All connections of the process, by the object they are made for."""
+
+    def __init__(
+        self,
+        *,
+        reason_prefix: str,
+        timing: WatchTiming | None = None,
+        observe: Callable[[ConnectionKey, RequestInfo], None] | None = None,
+    ) -> None:
+        self._reason_prefix = reason_prefix
+        self._timing = timing or WatchTiming()
+        self._observe = observe
+        self._own: dict[ConnectionKey, Connection] = {}
+        self._links: dict[ConnectionKey, ConnectionKey] = {}
+        self._watches: dict[Connection, asyncio.Task[None]] = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        self._receivers: list[Receiver] = []
+
+    # --- reading
+
+    def get(self, key: ConnectionKey) -> Connection | None:
+        """Return the connection that a key uses: its own, or the one it is linked to."""
+        return self._own.get(self._links.get(key, key))
+
+    def items(self) -> Iterator[tuple[ConnectionKey, Connection]]:
+        """Iterate over every connection once, under its own key."""
+        return iter([*self._own.items()])
+
+    def linked(self, key: ConnectionKey) -> ConnectionKey | None:
+        """Return the key whose connection this one uses, if it is linked."""
+        return self._links.get(key)
+
+    def subscribe(self, receiver: Receiver) -> None:
+        """Call the receiver with every update from now on."""
+        self._receivers.append(receiver)
+
+    # --- changing
+
+    def set(self, key: ConnectionKey, target: Target, timing: WatchTiming | None = None) -> Connection:
+        """Return the connection of a key to a target: the one that is there, or a new one in its place."""
+        current = self._own.get(key)
+        if current is not None and current.target == target:
+            return current
+        connection = self._connect(key, target, timing or self._timing)
+        self._links.pop(key, None)
+        self._drop(current)
+        self._own[key] = connection
+        self._watches[connection] = self._start(connection)
+        log.info("connection replaced" if current else "connection made", cluster=str(key), url=target.url)
+        return connection
+
+    def link(self, key: ConnectionKey, to: ConnectionKey) -> Connection | None:
+        """Let a key use the connection of another, now and whenever that one has it; return it."""
+        if to in self._links or key == to:
+            raise ValueError(
+                f"{key.kind} {key} cannot be linked to {to.kind} {to}, which has none of its own"
+            )
+        if self._links.get(key) != to:
+            self._drop(self._own.pop(key, None))
+            self._links[key] = to
+            found = self._own.get(to)
+            if found is not None and found.view.taken is not None:
+                self._tell(key, ViewUpdate(found.view, EMPTY, deltas(EMPTY, found.view)))
+        return self._own.get(to)
+
+    def remove(self, key: ConnectionKey) -> bool:
+        """Take away what a key has, connection or link; tell whether it had any."""
+        linked = self._links.pop(key, None)
+        connection = self._own.pop(key, None)
+        self._drop(connection)
+        if connection is not None:
+            log.info("connection removed", cluster=str(key), url=connection.target.url)
+        return linked is not None or connection is not None
+
+    async def close(self) -> None:
+        """Close every connection and wait until they are closed."""
+        for key in [*self._own, *self._links]:
+            self.remove(key)
+        while self._closing:
+            await asyncio.wait(self._closing)
+
+    async def run(self) -> None:
+        """Hold the connections until cancelled, then close them."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            await self.close()
+
+    # --- inside
+
+    def _connect(self, key: ConnectionKey, target: Target, timing: WatchTiming) -> Connection:
+        def observe(info: RequestInfo) -> None:
+            if self._observe is not None and self._own.get(key) is connection:
+                self._observe(key, info)
+
+        rest = RestClient(target.url, target.token, ca=target.ca, observe=observe)
+        watch = SlurmWatch(rest, timing=timing, name=str(key))
+        writer = NodeWriter(rest, watch, reason_prefix=self._reason_prefix)
+        connection = Connection(key, target, rest, watch, writer)
+        watch.subscribe(lambda update: self._updated(connection, update))
+        return connection
+
+    def _start(self, connection: Connection) -> asyncio.Task[None]:
+        # Not the context of whoever happened to ask for it: its log lines would carry that caller's marks.
+        context = contextvars.Context()
+        context.run(bind_contextvars, cluster=str(connection.key))
+        return asyncio.create_task(
+            _keep_watching(connection.watch), name=f"slurm watch {connection.key}", context=context
+        )
+
+    def _updated(self, connection: Connection, update: ViewUpdate) -> None:
+        if self._own.get(connection.key) is not connection:
+            return
+        view, now = update.view, asyncio.get_running_loop().time()
+        connection.failing_since = _since(connection.failing_since, now, lasts=view.failure is not None)
+        connection.suspicious_since = _since(
+            connection.suspicious_since, now, lasts=view.suspicion is not None
+        )
+        self._tell(connection.key, update)
+        for key in [key for key, to in self._links.items() if to == connection.key]:
+            self._tell(key, update)
+
+    def _tell(self, key: ConnectionKey, update: ViewUpdate) -> None:
+        for receiver in self._receivers:
+            try:
+                receiver(key, update)
+            except Exception:
+                # One defect must neither end the watch nor keep the news from the others.
+                log.exception("a receiver of Slurm updates failed", cluster=str(key))
+
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is None:
+            return
+        task = asyncio.create_task(
+            _hang_up(connection, self._watches.pop(connection)),
+            name=f"close {connection.key}",
+            context=contextvars.Context(),
+        )
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
+
+async def _keep_watching(watch: SlurmWatch) -> None:
+    while True:
+        try:
+            await watch.run()
+        except Exception:
+            log.exception("a watch of a Slurm cluster failed and is started again")
+        await asyncio.sleep(_RESTART_SECONDS)
+
+
+async def _hang_up(connection: Connection, task: asyncio.Task[None]) -> None:
+    """End the watch and close the client, whatever they are doing."""
+    task.cancel()
+    # The client first: whoever still holds the connection must not write through it any more.
+    for close in (connection.rest.close, connection.writer.close):
+        try:
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                await close()
+        except Exception as error:  # noqa: BLE001 - it is gone in any case
+            log.warning("a connection did not close cleanly", cluster=str(connection.key), error=repr(error))
+    await asyncio.wait({task}, timeout=_CLOSE_SECONDS)
+
+
+def _since(before: float | None, now: float, *, lasts: bool) -> float | None:
+    """Return since when something has lasted; None when it does not."""
+    return (now if before is None else before) if lasts else None

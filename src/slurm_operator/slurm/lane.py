@@ -1,0 +1,336 @@
+"""The wishes for one field of all nodes of a cluster: collected, decided, sent, answered.
+
+This is the acting half of the writer; `writer` tells the whole story. One batch follows the other, so what is
+written to a node is written in the order in which it was wished for.
+
+What is decided ages: while hundreds of different updates are sent one after the other, or while this process
+stands still. So a change of state is sent only for a moment after it was decided (`WriterTiming.valid`); what
+is left then is decided again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from slurm_operator.slurm.bulk import Group, grouped, regrouped
+from slurm_operator.slurm.errors import (
+    BadReply,
+    Refused,
+    RestUnreachable,
+    SlurmError,
+    Unavailable,
+    Unsupported,
+)
+from slurm_operator.slurm.look import Look
+from slurm_operator.slurm.model import NodeUpdate
+from slurm_operator.slurm.wishes import Done, Drain, Failed, Field, Held, Hold, Unchanged, decide
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from slurm_operator.slurm.rest import RestClient
+    from slurm_operator.slurm.view import ClusterView
+    from slurm_operator.slurm.watch import SlurmWatch
+    from slurm_operator.slurm.wishes import Outcome, Wish
+
+log = structlog.get_logger(__name__)
+
+_WORKERS: Final = 2
+# One bad node among a thousand is found with 20.
+_MAX_RETRIES: Final = 32
+# "Invalid user id" and "Access/permission denied": it is about us, and the same for every node.
+_ABOUT_US: Final = frozenset({2002, 2010})
+_SHOWN: Final = 200
+_UNCHANGED: Final = Unchanged()
+
+
+@dataclass(frozen=True)
+class WriterTiming:
+    """How long the writer collects and waits, in seconds."""
+
+    linger: float = 0.005
+    fresh: float = 1.0
+    """A view younger than this is new enough to drain by."""
+    valid: float = 1.0
+    """A change of state is sent for so long after it was decided."""
+    look: float = 15.0
+    """How long the look at the nodes before a write may take."""
+    batch: float = 120.0
+
+
+def closed() -> Failed:
+    """Return the outcome for those who still wait when a writer is closed."""
+    return Failed(
+        Unavailable("the connection to this Slurm cluster was closed before the update was confirmed")
+    )
+
+
+class Wished:
+    """One wish of somebody, and the outcome that they wait for; who gives up cancels it."""
+
+    __slots__ = ("outcome", "wish")
+
+    def __init__(self, wish: Wish) -> None:
+        self.wish = wish
+        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
+
+    def settle(self, outcome: Outcome) -> None:
+        """Answer whoever waits, unless they have their answer."""
+        if not self.outcome.done():
+            self.outcome.set_result(outcome)
+
+
+class Slot:
+    """The wish that counts for one field of one node, and all who share it."""
+
+    __slots__ = ("_sharers", "settled", "wish")
+
+    def __init__(self, wish: Wish, sharers: Sequence[Wished]) -> None:
+        self.wish = wish
+        self.settled = False
+        self._sharers = sharers
+
+    def settle(self, outcome: Outcome) -> None:
+        """Answer all who share the wish, unless they have their answer."""
+        self.settled = True
+        for one in self._sharers:
+            one.settle(outcome)
+
+
+Batch = dict[str, Slot]
+
+
+class Lane:
+    """The wishes for one field of all nodes: one batch at a time, in order."""
+
+    def __init__(
+        self,
+        field: Field,
+        rest: RestClient,
+        watch: SlurmWatch,
+        gate: asyncio.Semaphore,
+        prefix: str,
+        timing: WriterTiming,
+    ) -> None:
+        self._field = field
+        self._gate = gate
+        self._rest = rest
+        self._watch = watch
+        self._prefix = prefix
+        self._timing = timing
+        self._next: dict[str, list[Wished]] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._written: dict[str, float] = {}
+
+    def add(self, name: str, wish: Wish) -> Wished:
+        """Take a wish into the next batch."""
+        wished = Wished(wish)
+        self._next.setdefault(name, []).append(wished)
+        if self._task is None:
+            # Not the context of whoever wishes first: the log lines of all others would carry its marks.
+            self._task = asyncio.create_task(
+                self._run(), name=f"slurm writer {self._field}", context=contextvars.Context()
+            )
+        return wished
+
+    async def close(self) -> None:
+        """Stop, and settle everything that is open."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task}, timeout=self._timing.look)
+        for waiting in self._next.values():
+            for one in waiting:
+                one.settle(closed())
+
+    async def _run(self) -> None:
+        try:
+            while self._next:
+                await asyncio.sleep(self._timing.linger)
+                collected, self._next = self._next, {}
+                await self._settle(_counting(collected))
+        finally:
+            self._task = None
+
+    async def _settle(self, batch: Batch) -> None:
+        """Carry out a batch; whatever happens, nobody is left waiting."""
+        remaining: Failed = closed()
+        try:
+            async with asyncio.timeout(self._timing.batch):
+                await self._carry_out(batch)
+        except TimeoutError:
+            seconds = self._timing.batch
+            remaining = Failed(RestUnreachable(f"the update was not confirmed within {seconds:g} seconds"))
+        except SlurmError as error:
+            remaining = Failed(error)
+        except Exception as defect:
+            log.exception("an update of Slurm nodes failed for a reason of our own", field=self._field)
+            remaining = Failed(SlurmError(f"a defect in this operator: {defect!r}"))
+        finally:
+            for slot in batch.values():
+                slot.settle(remaining)
+
+    async def _carry_out(self, batch: Batch) -> None:
+        groups = [*grouped(await self._needed(batch))]
+        retries = _MAX_RETRIES
+        while groups:
+            refused, late = await self._send(groups, batch)
+            if not refused and not late:
+                return
+            try:
+                look = await self._look()
+            except SlurmError:
+                for group, error in refused:
+                    _settle_all(batch, group.names, Failed(error))
+                raise
+            again = self._again(refused, batch, look, retries)
+            retries -= len(again)
+            groups = [*again, *grouped(self._decide(batch, _names(late), look))]
+
+    async def _needed(self, batch: Batch) -> dict[str, NodeUpdate]:
+        """Return the updates to send, decided on a list that is new enough for them."""
+        if self._shown(batch):
+            updates = self._decide(batch, batch, self._watch.view)
+            if self._may_trust_the_view(batch, updates):
+                return updates
+        asked, look = _open(batch), await self._look()
+        updates = self._decide(batch, asked, look)
+        if len(updates) < len(asked):
+            # It shows what the view does not show yet, and others should know.
+            self._watch.wake()
+        return updates
+
+    def _may_trust_the_view(self, batch: Batch, updates: Mapping[str, NodeUpdate]) -> bool:
+        if not updates or self._field is not Field.STATE:
+            return True
+        age = self._watch.view.age(asyncio.get_running_loop().time())
+        # A drain adds to what is there; all else takes something away that a person may just have set.
+        return age < self._timing.fresh and all(isinstance(batch[name].wish, Drain) for name in updates)
+
+    def _shown(self, names: Iterable[str]) -> bool:
+        """Tell whether the view is younger than what was last written to each of these nodes."""
+        taken = self._watch.view.taken
+        if taken is not None:
+            self._written = {name: at for name, at in self._written.items() if at >= taken}
+        return not any(name in self._written for name in names)
+
+    def _again(
+        self, refused: Sequence[tuple[Group, Refused]], batch: Batch, look: Look, retries: int
+    ) -> list[Group]:
+        """Settle what can be said after refusals, and return what to try again, within so many requests."""
+        again: list[Group] = []
+        for group, error in refused:
+            left = self._decide(batch, group.names, look, unchanged=Done())
+            smaller = [*regrouped(group, left)]
+            hopeless = len(group.names) == 1 or error.numbers & _ABOUT_US
+            if hopeless or len(again) + len(smaller) > retries:
+                _settle_all(batch, left, Failed(error))
+            else:
+                again += smaller
+        return again
+
+    async def _look(self) -> Look:
+        """Ask for the nodes and for nothing else; a round of the watch would ask for more."""
+        taken, seconds = asyncio.get_running_loop().time(), self._timing.look
+        try:
+            async with asyncio.timeout(seconds), self._gate:
+                found = await self._rest.nodes()
+        except TimeoutError:
+            raise RestUnreachable(f"Slurm's nodes could not be listed within {seconds:g} seconds") from None
+        if found is None:
+            raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
+        return Look(self._watch.view, {node.name: node for node in found.nodes}, taken)
+
+    def _decide(
+        self, batch: Batch, names: Iterable[str], view: ClusterView | Look, *, unchanged: Outcome = _UNCHANGED
+    ) -> dict[str, NodeUpdate]:
+        """Settle the nodes for which nothing is to be sent; return the updates of the others."""
+        now = asyncio.get_running_loop().time()
+        updates: dict[str, NodeUpdate] = {}
+        for name in names:
+            decision = decide(batch[name].wish, view.node(name, now), self._prefix)
+            if isinstance(decision, NodeUpdate):
+                updates[name] = decision
+            elif isinstance(decision, Unchanged):
+                batch[name].settle(unchanged)
+            else:
+                batch[name].settle(decision)
+        return updates
+
+    async def _send(
+        self, groups: Iterable[Group], batch: Batch
+    ) -> tuple[list[tuple[Group, Refused]], list[Group]]:
+        """Send requests, a few at a time, and settle them; return the refused, and those not sent in time."""
+        refused: list[tuple[Group, Refused]] = []
+        queue = iter(groups)
+        begun = asyncio.get_running_loop().time()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for _ in range(_WORKERS):
+                    tasks.create_task(self._send_each(queue, batch, refused, begun))
+        finally:
+            if any(at >= begun for at in self._written.values()):
+                self._watch.wake()
+        return refused, [*queue]
+
+    def _too_old(self, decided: float) -> bool:
+        now = asyncio.get_running_loop().time()
+        return self._field is Field.STATE and now - decided > self._timing.valid
+
+    async def _send_each(
+        self, queue: Iterator[Group], batch: Batch, refused: list[tuple[Group, Refused]], decided: float
+    ) -> None:
+        while not self._too_old(decided) and (group := next(queue, None)) is not None:
+            sent = True
+            try:
+                async with self._gate:
+                    await self._rest.update_nodes(group.hostlist, group.update)
+            except Refused as error:
+                refused.append((group, error))
+            except Unsupported as error:
+                sent = error.sent
+                _settle_all(batch, group.names, Held(Hold.UNSUPPORTED, str(error)))
+            except SlurmError as error:
+                sent = error.sent
+                # What nobody answers, or not to this token, need not be tried again for every group.
+                for other in (group, *queue):
+                    _settle_all(batch, other.names, Failed(error))
+            else:
+                log.debug("nodes updated", field=self._field, nodes=group.hostlist[:_SHOWN])
+                _settle_all(batch, group.names, Done())
+            finally:
+                if sent:
+                    self._written |= dict.fromkeys(group.names, asyncio.get_running_loop().time())
+
+
+def _counting(collected: Mapping[str, Sequence[Wished]]) -> Batch:
+    """Return for each node the last wish for which somebody waits; who wished otherwise hears of it."""
+    batch: Batch = {}
+    for name, wishes in collected.items():
+        waiting = [one for one in wishes if not one.outcome.done()]
+        if not waiting:
+            continue
+        last = waiting[-1].wish
+        batch[name] = Slot(last, [one for one in waiting if one.wish == last])
+        for one in waiting:
+            if one.wish != last:
+                instead = type(last).__name__.lower()
+                one.settle(Held(Hold.SUPERSEDED, f"not sent: a later wish took its place, for {instead}"))
+    return batch
+
+
+def _names(groups: Iterable[Group]) -> list[str]:
+    return [name for group in groups for name in group.names]
+
+
+def _open(batch: Batch) -> list[str]:
+    return [name for name, slot in batch.items() if not slot.settled]
+
+
+def _settle_all(batch: Batch, names: Iterable[str], outcome: Outcome) -> None:
+    for name in names:
+        batch[name].settle(outcome)

@@ -1,0 +1,104 @@
+"""When a watch asks for what: often while something is going on, rarely at rest.
+
+`Poll` is the memory of one list: when it was asked for, and since when to ask for changes. Slurm's answer
+"unchanged" is cheap, but it is relative to a moment of slurmctld's clock; were that clock to go back, it
+would be the answer for ever. So a whole list is asked for every now and then, and after every failure.
+
+A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
+most, except that no view grows stale for it. Pure: the caller brings the time.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+# Timers may fire a little early; what is due then is due now.
+_EPSILON = 0.05
+# Beyond this many failures the power is not computed.
+_DOUBLINGS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class WatchTiming:
+    """How often a cluster is asked, in seconds."""
+
+    busy: float = 2.0
+    """Between lists of nodes while something drains, and for `lively` after something was written."""
+    rest: float = 10.0
+    """Between lists of nodes when nothing goes on."""
+    doubt: float = 5.0
+    """Between lists of nodes while one has to be confirmed."""
+    lively: float = 10.0
+    gap: float = 0.1
+    """Between lists at least, however often somebody asks for another."""
+    jobs: float = 30.0
+    reservations: float = 30.0
+    ping: float = 10.0
+    uptime: float = 60.0
+    whole: float = 60.0
+    """After this time a list is asked for as a whole, not only if it changed."""
+    failure_base: float = 1.0
+    failure_cap: float = 30.0
+    stale_after: float = 30.0
+    """A list of nodes older than this says nothing any more."""
+    jobs_stale_after: float = 120.0
+    call: float = 60.0
+    """No single request may take longer, whatever the client's own deadline."""
+    cost: float = 10.0
+    """A list that took a second is not asked for again for so many seconds."""
+
+    def backoff(self, failures: int) -> float:
+        """Return how long to wait after so many failures in a row; jitter keeps clusters apart."""
+        bound = min(self.failure_cap, self.failure_base * 2.0 ** min(failures - 1, _DOUBLINGS))
+        return bound * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
+
+
+class Poll:
+    """When one list was asked for, and what to ask for next."""
+
+    __slots__ = ("_cost", "_limit", "_took", "_update_time", "_whole_at", "sent")
+
+    def __init__(self, cost: float = 0.0, limit: float = float("inf")) -> None:
+        self.sent: float | None = None
+        self._cost = cost
+        self._limit = limit
+        self._took = 0.0
+        self._update_time: int | None = None
+        self._whole_at = float("-inf")
+
+    def interval(self, wanted: float) -> float:
+        """Return how long to wait between requests if this often is wanted."""
+        return max(wanted, min(self._cost * self._took, self._limit))
+
+    def due(self, wanted: float, now: float) -> bool:
+        """Tell whether it is time to ask, if this often is wanted."""
+        return self.sent is None or now - self.sent >= self.interval(wanted) - _EPSILON
+
+    def since(self, now: float, whole: float) -> int | None:
+        """Return the moment to ask for changes since, or None for the whole list."""
+        return None if now - self._whole_at >= whole else self._update_time
+
+    def listed(self, update_time: int, sent: float, now: float) -> bool:
+        """Note a whole list; tell whether slurmctld's clock went back."""
+        went_back = self._update_time is not None and 0 < update_time < self._update_time
+        self._update_time = update_time if update_time > 0 else None
+        self._whole_at = sent
+        self.asked(sent, now)
+        return went_back
+
+    def asked(self, sent: float, now: float) -> None:
+        """Note a request that was answered."""
+        self.sent = sent
+        self._took = now - sent
+
+    def failed(self, sent: float) -> None:
+        """Note a request that failed: the next one is for the whole list."""
+        self.sent = sent
+        self._took = 0.0
+        self._whole_at = float("-inf")
+
+    def forget(self) -> None:
+        """Let the next request be due, and be for the whole list."""
+        self.sent = None
+        self._whole_at = float("-inf")

@@ -1,0 +1,251 @@
+"""From an HTTP answer to a struct or to the error that fits, without any I/O.
+
+The usual answer is decoded in one step into the struct that was asked for. Only when that fails, or when the
+status is no success, is it looked at more closely: `errors[]` decides what it means, whatever the status is,
+since slurmrestd also refuses with a 200. An answer that explains itself in no way we know is a `BadReply`. A
+list with one entry that cannot be read is a `BadReply` as a whole: without that entry it would be a shorter
+list that looks complete.
+
+What a server sends that is not slurmrestd's JSON, such as the page of some proxy, is never quoted, and the
+token is struck out of what is: a server may repeat what it was sent.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from slurm_operator.slurm.errors import (
+    BadReply,
+    ControllerDown,
+    NotFound,
+    Overloaded,
+    Refused,
+    RestUnreachable,
+    SlurmError,
+    TokenRefused,
+)
+from slurm_operator.slurm.model import UNSET, Diag, Fault, Job, Node, NoVal, Partition, Ping, Reservation
+
+if TYPE_CHECKING:
+    from collections.abc import Container
+
+OK: Final = 200
+NOT_MODIFIED: Final = 304
+NOT_FOUND: Final = 404
+INTERNAL_ERROR: Final = 500
+_REDIRECTS = range(300, 400)
+_TOKEN_STATUSES = frozenset({401, 511})
+_GATEWAY_STATUSES = frozenset({502, 503, 504})
+_TOO_MANY_REQUESTS = 429
+
+# Numbers of Slurm's own list of errors. 1800 and the like say that slurmrestd cannot reach slurmctld, 5004
+# that slurmctld took the connection and said nothing, 2027 and 2131 that only a standby slurmctld was found.
+_CONTROLLER_DOWN = frozenset({1001, 1002, 1003, 1004, 1800, 1801, 1802, 1803, 2027, 2131, 5003, 5004, 5005})
+_OVERLOADED = frozenset({1804, 1805})
+_TOKEN_REFUSED = frozenset({1007})
+NO_SUCH_NODE: Final = 2018
+NO_SUCH_RESERVATION: Final = 2053
+
+_PLAIN: Final[tuple[tuple[Container[int], type[SlurmError], str], ...]] = (
+    (_TOKEN_STATUSES, TokenRefused, "slurmrestd refused the token"),
+    (_GATEWAY_STATUSES, RestUnreachable, "something in front of slurmrestd cannot reach it"),
+    ({_TOO_MANY_REQUESTS}, Overloaded, "too many requests"),
+    ({NOT_MODIFIED}, BadReply, "unchanged, to a question without a condition"),
+    (_REDIRECTS, BadReply, "redirected; give the URL of slurmrestd itself"),
+)
+
+_LONGEST_QUOTE = 300
+_MOST_FAULTS = 3
+
+
+class Reply(NamedTuple):
+    """An HTTP answer, read to its end."""
+
+    status: int
+    content_type: str
+    body: bytes | bytearray
+
+    @property
+    def json(self) -> bool:
+        """Tell whether it claims to be JSON."""
+        return self.content_type.partition(";")[0].strip().lower() == "application/json"
+
+
+class _SlurmVersion(msgspec.Struct, gc=False):
+    release: str = ""
+
+
+class _Meta(msgspec.Struct):
+    slurm: _SlurmVersion = msgspec.field(default_factory=_SlurmVersion)
+
+
+class Envelope(msgspec.Struct):
+    """What every answer has around its content."""
+
+    meta: _Meta = msgspec.field(default_factory=_Meta)
+    errors: tuple[Fault, ...] = ()
+    warnings: tuple[Fault, ...] = ()
+
+
+class Pings(Envelope, kw_only=True):
+    """The answer to a ping."""
+
+    pings: tuple[Ping, ...]
+
+
+class Nodes(Envelope, kw_only=True):
+    """The list of all nodes, or of one."""
+
+    nodes: tuple[Node, ...]
+    last_update: NoVal = UNSET
+
+
+class Jobs(Envelope, kw_only=True):
+    """The list of all jobs."""
+
+    jobs: tuple[Job, ...]
+    last_update: NoVal = UNSET
+
+
+class Reservations(Envelope, kw_only=True):
+    """The list of all reservations."""
+
+    reservations: tuple[Reservation, ...]
+    last_update: NoVal = UNSET
+
+
+class Partitions(Envelope, kw_only=True):
+    """The list of all partitions."""
+
+    partitions: tuple[Partition, ...]
+
+
+class Statistics(Envelope, kw_only=True):
+    """What slurmctld counts."""
+
+    statistics: Diag
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What was asked: the words for it, and how to read the answer."""
+
+    what: str
+    """What was wanted, and of which server."""
+    absent: frozenset[int] = frozenset()
+    """Slurm's error numbers that mean, for this question, that the thing does not exist."""
+    secret: str = field(default="", repr=False)
+    """What must not be repeated."""
+
+
+E = TypeVar("E", bound=Envelope)
+
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_decode_envelope = msgspec.json.Decoder(Envelope).decode
+_decode_any = msgspec.json.Decoder().decode
+
+
+@functools.cache
+def _decoder(shape: type[Envelope]) -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(shape)
+
+
+def read(reply: Reply, shape: type[E], question: Question) -> E:
+    """Return the answer in the shape that was asked for, or raise what it means."""
+    if reply.status != OK or not reply.json:
+        raise _refusal(reply, question)
+    try:
+        content: E = _decoder(shape).decode(reply.body)
+    except _MALFORMED as error:
+        return _read_odd(reply, shape, question, error)
+    if content.errors:
+        raise _meaning(reply, content.errors, question)
+    return content
+
+
+def moment(update: NoVal) -> int | None:
+    """Return the time that a list carries; None if it carries none, and then it is no list to believe."""
+    time = update.time
+    return None if time is None else int(time.timestamp())
+
+
+def _read_odd(reply: Reply, shape: type[E], question: Question, error: Exception) -> E:
+    """Read what the plain decoder refused: an answer that holds only errors, or nulls for what is absent."""
+    try:
+        envelope = _decode_envelope(reply.body)
+    except _MALFORMED:
+        envelope = Envelope()
+    if envelope.errors:
+        raise _meaning(reply, envelope.errors, question)
+    try:
+        return msgspec.convert(_without_nulls(_decode_any(reply.body)), shape)
+    except _MALFORMED:
+        problem = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+    raise BadReply(f"{question.what}: the answer cannot be read: {_quote(problem, question)}")
+
+
+def _without_nulls(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    # A null in a list stays: an entry that says nothing must not vanish from it.
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+def _refusal(reply: Reply, question: Question) -> SlurmError:
+    """Return what an answer means that is no success."""
+    try:
+        faults = _decode_envelope(reply.body).errors if reply.json else ()
+    except _MALFORMED:
+        faults = ()
+    if faults:
+        return _meaning(reply, faults, question)
+    kind, said = _plain(reply)
+    message = f"{question.what}: {_quote(said, question)} (HTTP {reply.status})"
+    return kind(message, status=reply.status) if kind is Refused else kind(message)
+
+
+def _plain(reply: Reply) -> tuple[type[SlurmError], str]:
+    """Return what an answer without `errors[]` means, and the words for it."""
+    for statuses, kind, said in _PLAIN:
+        if reply.status in statuses:
+            return kind, said
+    if reply.status == OK:
+        sort = reply.content_type or "nothing that has a type"
+        return BadReply, f"{sort} instead of JSON; is this slurmrestd?"
+    return Refused, "refused without an explanation"
+
+
+def _meaning(reply: Reply, faults: tuple[Fault, ...], question: Question) -> SlurmError:
+    """Return what `errors[]` means."""
+    numbers = {fault.error_number for fault in faults}
+    said = "; ".join(_sentence(fault) for fault in faults[:_MOST_FAULTS])
+    if len(faults) > _MOST_FAULTS:
+        said += f"; and {len(faults) - _MOST_FAULTS} more"
+    message = f"{question.what}: {_quote(said, question)} (HTTP {reply.status})"
+    if reply.status in _TOKEN_STATUSES or numbers & _TOKEN_REFUSED:
+        return TokenRefused(message)
+    if numbers & _OVERLOADED or reply.status == _TOO_MANY_REQUESTS:
+        return Overloaded(message)
+    if numbers & _CONTROLLER_DOWN or reply.status in _GATEWAY_STATUSES:
+        return ControllerDown(message)
+    if numbers <= question.absent:
+        return NotFound(message, faults, status=reply.status)
+    return Refused(message, faults, status=reply.status)
+
+
+def _sentence(fault: Fault) -> str:
+    number = f"error {fault.error_number}" if fault.error_number else ""
+    parts = [part for part in (fault.description, fault.error if fault.error_number else "", number) if part]
+    return ", ".join(parts) or "an error without a word"
+
+
+def _quote(text: str, question: Question) -> str:
+    """Return a short, printable, harmless form of what came from outside."""
+    if question.secret:
+        text = text.replace(question.secret, "…")
+    text = "".join(character if character.isprintable() else " " for character in text)
+    return text if len(text) <= _LONGEST_QUOTE else f"{text[:_LONGEST_QUOTE]}…"

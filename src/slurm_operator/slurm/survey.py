@@ -1,0 +1,300 @@
+"""Asking one Slurm cluster for what is due, and putting the answers into a view.
+
+Each round asks for the nodes, for changes only where Slurm can say so, and then for what else is due. Jobs
+are large and only matter once a node looks drained by its own state, so they are asked for in the very round
+that shows such a node for the first time; until they have been, the node is `owed` a verdict.
+
+24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
+partitions"), so a refusal to such a question is answered by asking for the whole list.
+
+A failure to list the nodes changes nothing but the age of the view. Every request has a deadline, and
+whatever goes wrong becomes a `SlurmError` in the view.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from slurm_operator.slurm.belief import Belief
+from slurm_operator.slurm.drain import looks_drained
+from slurm_operator.slurm.errors import (
+    BadReply,
+    CircuitOpen,
+    ControllerDown,
+    Refused,
+    RestUnreachable,
+    SlurmError,
+)
+from slurm_operator.slurm.jobs import JobBook
+from slurm_operator.slurm.pace import Poll
+from slurm_operator.slurm.view import ClusterView
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from slurm_operator.slurm.belief import Trust
+    from slurm_operator.slurm.model import Diag, JobList, NodeList, Ping, ReservationList
+    from slurm_operator.slurm.pace import WatchTiming
+
+T = TypeVar("T")
+
+
+class Source(Protocol):
+    """What a survey asks; a `RestClient` is one."""
+
+    @property
+    def release(self) -> str:
+        """Return the release of Slurm."""
+
+    async def nodes(self, since: int | None = None) -> NodeList | None:
+        """Return all nodes, or None if nothing has changed since."""
+
+    async def jobs(self, since: int | None = None) -> JobList | None:
+        """Return all jobs, or None if nothing has changed since."""
+
+    async def reservations(self, since: int | None = None) -> ReservationList | None:
+        """Return all reservations, or None if nothing has changed since."""
+
+    async def ping(self) -> tuple[Ping, ...]:
+        """Return how each slurmctld answers."""
+
+    async def diag(self) -> Diag:
+        """Return what slurmctld says about itself."""
+
+
+class Survey:
+    """Knows what was asked when, and keeps `view`."""
+
+    def __init__(self, rest: Source, timing: WatchTiming, trust: Trust | None, log: Any) -> None:
+        self.view = ClusterView(stale_after=timing.stale_after, jobs_stale_after=timing.jobs_stale_after)
+        self.belief = Belief(trust)
+        self.failures = 0
+        """How often in a row the nodes could not be listed."""
+        self.settled: frozenset[str] = frozenset()
+        """Nodes that look drained by their own state."""
+        self.owed: set[str] = set()
+        """Those of them of which nobody could be told yet what a newer list of jobs says."""
+        self._rest = rest
+        self._timing = timing
+        self._log = log
+        self._book = JobBook()
+        self._nodes = Poll(timing.cost, timing.stale_after / 3)
+        self._jobs = Poll(timing.cost, timing.jobs_stale_after / 3)
+        self._reservations = Poll(timing.cost, timing.jobs_stale_after / 3)
+        self._pings = Poll()
+        self._uptimes = Poll()
+        self._draining = False
+        self._failing: dict[str, str] = {}
+
+    def interval(self, *, lively: bool) -> float:
+        """Return how long to wait before the next round."""
+        timing = self._timing
+        if self.failures:
+            return timing.backoff(self.failures)
+        wanted = timing.rest
+        if self.belief.doubtful:
+            wanted = min(wanted, timing.doubt)
+        if lively or self._draining or self.owed:
+            wanted = min(wanted, timing.busy)
+        return self._nodes.interval(wanted)
+
+    async def round(self, *, woken: bool) -> bool:
+        """Ask for the nodes and for all that is due; tell whether the nodes were listed.
+
+        `woken`: something was changed, or somebody waits. Then nothing is spared.
+        """
+        now, timing = asyncio.get_running_loop().time(), self._timing
+        if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
+            # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
+            await self._ask_pings()
+        now = asyncio.get_running_loop().time()
+        if not await self._ask_nodes(now, whole=woken):
+            return False
+        if self.belief.wants_uptime or self._uptimes.due(timing.uptime, now):
+            await self._ask_uptime()
+        if self._jobs.due(self._jobs_interval(woken=woken), now):
+            await self._ask_jobs()
+        if self._reservations.due(0.0 if woken else timing.reservations, now):
+            await self._ask_reservations()
+        if self._pings.due(timing.ping, now):
+            await self._ask_pings()
+        return True
+
+    def failed(self, error: SlurmError) -> None:
+        """Take in that the nodes could not be listed."""
+        self.failures += 1
+        self.belief.interrupted()
+        before = self.view.failure
+        if isinstance(error, CircuitOpen) and before is not None:
+            # It was opened by what went wrong before, and that is what people need to know.
+            return
+        if type(error) is not type(before):
+            self._log.warning("Slurm cannot be watched", kind=error.kind, error=str(error))
+        self.view = replace(self.view, failure=error)
+
+    # --- nodes
+
+    async def _ask_nodes(self, now: float, *, whole: bool) -> bool:
+        since = None if whole or self.belief.doubtful else self._nodes.since(now, self._timing.whole)
+        try:
+            try:
+                found = await self._call(self._rest.nodes(since))
+            except Refused:
+                if since is None:
+                    raise
+                now = asyncio.get_running_loop().time()
+                found = await self._call(self._rest.nodes())
+            if found is None:
+                self.belief.unchanged(now)
+                self._nodes.asked(now, asyncio.get_running_loop().time())
+            else:
+                self.belief.listed(found.nodes, now)
+                if self._nodes.listed(found.last_update, now, asyncio.get_running_loop().time()):
+                    self._log.warning("slurmctld's clock went back: it may be another one")
+                    self.belief.interrupted()
+        except SlurmError as error:
+            self._nodes.failed(now)
+            self.failed(error)
+            return False
+        self._recovered()
+        self._show_belief()
+        if found is not None:
+            self._sort_out()
+        return True
+
+    def _recovered(self) -> None:
+        if self.failures:
+            self._log.info("Slurm can be watched again", failures=self.failures)
+            # It may be another slurmctld by now, or one that has lost its state.
+            for poll in (self._uptimes, self._jobs, self._reservations, self._pings):
+                poll.forget()
+        self.failures = 0
+
+    def _show_belief(self) -> None:
+        census, started = self.belief.census, self.belief.started
+        if census.suspicion != self.view.suspicion:
+            if census.suspicion is None:
+                self._log.info("the list of nodes is believed again", nodes=len(census.nodes))
+            else:
+                self._log.warning("suspicious list of nodes", suspicion=census.suspicion)
+        self.view = replace(
+            self.view,
+            nodes=census.nodes,
+            taken=census.taken,
+            complete=census.complete,
+            suspicion=census.suspicion,
+            doubts=census.doubts,
+            absent=census.absent,
+            others=census.others,
+            up_since=started,
+            just_started=self.belief.just_started(asyncio.get_running_loop().time()),
+            version=self._rest.release,
+            failure=None,
+        )
+
+    def _sort_out(self) -> None:
+        """See which nodes drain, and of which only the jobs can tell whether they are drained."""
+        drain = {name: node for name, node in self.view.nodes.items() if "DRAIN" in node.state}
+        settled = frozenset(name for name, node in drain.items() if looks_drained(node))
+        self._draining = len(settled) < len(drain)
+        self.owed = {*self.owed & settled, *settled - self.settled}
+        self.settled = settled
+
+    # --- the rest
+
+    def _jobs_interval(self, *, woken: bool) -> float:
+        """Return how often the jobs are needed: at once when a node seems drained and only they can tell."""
+        if self.owed or (woken and self.settled):
+            return 0.0
+        jobs = self.view.jobs
+        contested = self.settled and (jobs.unplaced or not self.settled.isdisjoint(jobs.holds))
+        return self._timing.busy if contested or self._book.doubtful else self._timing.jobs
+
+    async def _ask_jobs(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        since = None if self._book.doubtful else self._jobs.since(sent, self._timing.whole)
+        try:
+            found = await self._call(self._rest.jobs(since))
+        except SlurmError as error:
+            self._jobs.failed(sent)
+            self._part("jobs", error)
+            self.view = replace(self.view, jobs_failure=error)
+            return
+        self._part("jobs", None)
+        if found is None:
+            self._jobs.asked(sent, asyncio.get_running_loop().time())
+        else:
+            self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
+            self.view = replace(self.view, jobs=self._book.listed(found.jobs, sent))
+        self.view = replace(self.view, jobs_taken=sent, jobs_failure=None)
+
+    async def _ask_reservations(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        since = self._reservations.since(sent, self._timing.whole)
+        try:
+            found = await self._call(self._rest.reservations(since))
+        except SlurmError as error:
+            self._reservations.failed(sent)
+            self._part("reservations", error)
+            return
+        self._part("reservations", None)
+        if found is None:
+            self._reservations.asked(sent, asyncio.get_running_loop().time())
+        else:
+            self._reservations.listed(found.last_update, sent, asyncio.get_running_loop().time())
+            by_name = {entry.name: entry for entry in found.reservations}
+            self.view = replace(self.view, reservations=MappingProxyType(by_name))
+        self.view = replace(self.view, reservations_taken=sent)
+
+    async def _ask_pings(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        try:
+            pings = await self._call(self._rest.ping())
+        except SlurmError as error:
+            if not isinstance(error, CircuitOpen):
+                self._pings.asked(sent, sent)
+                self._part("ping", error)
+            return
+        self._pings.asked(sent, sent)
+        self._part("ping", None)
+        self.view = replace(self.view, controllers=pings, controllers_taken=sent)
+
+    async def _ask_uptime(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        self._uptimes.asked(sent, sent)
+        try:
+            diag = await self._call(self._rest.diag())
+        except SlurmError as error:
+            self._part("diag", error)
+            return
+        self._part("diag", None)
+        self.belief.uptime(diag.uptime, sent)
+        started = diag.server_started
+        self.view = replace(self.view, started=None if started is None else started.timestamp())
+        self._show_belief()
+
+    def _part(self, what: str, error: SlurmError | None) -> None:
+        """Log when a part of the view begins or ceases to fail."""
+        before = self._failing.pop(what, None)
+        if error is not None:
+            self._failing[what] = error.kind
+            if before != error.kind:
+                self._log.warning("a part of the view fails", part=what, kind=error.kind, error=str(error))
+        elif before is not None:
+            self._log.info("a part of the view works again", part=what)
+
+    async def _call(self, request: Awaitable[T]) -> T:
+        """Wait for an answer; whatever goes wrong is a SlurmError."""
+        try:
+            async with asyncio.timeout(self._timing.call):
+                return await request
+        except SlurmError:
+            raise
+        except TimeoutError:
+            raise RestUnreachable(f"no answer within {self._timing.call:g} s") from None
+        except Exception as error:
+            self._log.exception("a request to Slurm failed in an unexpected way")
+            raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error

@@ -1,0 +1,235 @@
+"""One picture of a Slurm cluster, and the questions it answers.
+
+A `ClusterView` is immutable and holds what `Belief` believes about nodes, the jobs that hold them, the
+reservations, and how slurmctld is. It knows when each part was true (`taken`: the moment its request was
+sent) and how old it may grow. So a question comes with `now`, and with `newer_than` when only what was asked
+after some moment counts: a drain is seen in a list that was asked for after it was requested, not in one that
+was on its way.
+
+`nodes` is what is believed, for counting and showing. Whoever decides asks `node` or `drained`, because a
+node in `nodes` of an old or doubted list is not known.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.slurm import errors
+from slurm_operator.slurm.answers import Absent, Answer, Known, Reason, Unknown, Verdict
+from slurm_operator.slurm.drain import no, work_in_jobs, work_in_state
+from slurm_operator.slurm.jobs import NO_JOBS, Jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.slurm.belief import Evidence
+    from slurm_operator.slurm.errors import SlurmError
+    from slurm_operator.slurm.model import Node, Ping, Reservation
+
+__all__ = [
+    "EMPTY",
+    "Absent",
+    "Answer",
+    "ClusterView",
+    "Known",
+    "NodeChange",
+    "Reason",
+    "Unknown",
+    "Verdict",
+    "ViewUpdate",
+    "deltas",
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterView:
+    """What is known about a cluster; all moments but `started` are of the event loop's clock."""
+
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    taken: float | None = None
+    complete: bool = False
+    """A name of which nothing else is known is absent: enough lists would have shown it."""
+    suspicion: str | None = None
+    doubts: Mapping[str, Evidence] = field(default_factory=dict)
+    absent: Mapping[str, Evidence] = field(default_factory=dict)
+    others: Evidence | None = None
+    failure: SlurmError | None = None
+    """Why the last attempt to list the nodes failed; None when it did not."""
+
+    jobs: Jobs = NO_JOBS
+    jobs_taken: float | None = None
+    jobs_failure: SlurmError | None = None
+
+    reservations: Mapping[str, Reservation] = field(default_factory=dict)
+    reservations_taken: float | None = None
+    controllers: tuple[Ping, ...] = ()
+    """Every slurmctld, by its `hostname`; `responding` as of `controllers_taken`."""
+    controllers_taken: float | None = None
+
+    up_since: float | None = None
+    """A moment at which slurmctld was up already."""
+    just_started: bool = False
+    """slurmctld is too young to prove that a node is absent, or may be."""
+    started: float | None = None
+    """Slurm's own word for `up_since`, in seconds since 1970."""
+    version: str = ""
+    """The version of Slurm, such as 26.05.5; empty until it is known."""
+
+    stale_after: float = 30.0
+    jobs_stale_after: float = 120.0
+
+    # --- age
+
+    def age(self, now: float) -> float:
+        """Return for how many seconds the nodes have not been seen; infinite if never."""
+        return math.inf if self.taken is None else now - self.taken
+
+    def stale(self, now: float) -> bool:
+        """Tell whether the list of nodes is too old for any answer."""
+        return self.age(now) > self.stale_after
+
+    def uptime(self, now: float) -> float | None:
+        """Return for how many seconds slurmctld has been up at least, or None if nobody knows."""
+        return None if self.up_since is None else max(0.0, now - self.up_since)
+
+    # --- questions
+
+    def node(self, name: str, now: float, newer_than: float = -math.inf) -> Answer:
+        """Say what is known about a node, from what was asked after `newer_than`."""
+        if (blind := self._blind(now)) is not None:
+            return blind
+        taken = -math.inf if self.taken is None else self.taken
+        if taken <= newer_than:
+            return Unknown(Reason.VIEW_PENDING, "Slurm's nodes have not been listed since then")
+        if name in self.nodes:
+            return Known(self.nodes[name], taken)
+        return self._unlisted(name, taken)
+
+    def drained(self, name: str, now: float, newer_than: float = -math.inf) -> Verdict:
+        """Say whether a node is drained: no work is on it and none can come, as of after `newer_than`."""
+        answer = self.node(name, now, newer_than)
+        if isinstance(answer, Unknown):
+            pending = answer.reason is Reason.VIEW_PENDING
+            return no(Reason.DRAIN_PENDING if pending else answer.reason, answer.message)
+        if isinstance(answer, Absent):
+            return no(Reason.NODE_ABSENT, f"Slurm does not list {name}")
+        return (
+            work_in_state(answer.node, self.jobs)
+            or self._jobs_lack(now, newer_than)
+            or work_in_jobs(name, self.jobs)
+            or Verdict(drained=True, reason=Reason.DRAINED, message=f"{name} is drained and no job is on it")
+        )
+
+    def latest_end(self, name: str) -> float | None:
+        """Return when the last job on a node ends at the latest; None without a job, infinite without an end.
+
+        In Slurm's clock, seconds since 1970.
+        """
+        hold = self.jobs.holds.get(name)
+        return None if hold is None else hold.end
+
+    # --- inside
+
+    def _blind(self, now: float) -> Unknown | None:
+        """Say why nothing is known about any node, if so."""
+        if self.taken is None:
+            if self.failure is None:
+                return Unknown(Reason.NO_VIEW, "Slurm has not been asked yet")
+            return Unknown(_reason(self.failure), f"Slurm's nodes have never been listed: {self.failure}")
+        if self.stale(now):
+            if self.failure is None:
+                return Unknown(Reason.VIEW_STALE, f"Slurm's nodes were last listed {self.age(now):.0f} s ago")
+            return Unknown(
+                _reason(self.failure),
+                f"Slurm's nodes were last listed {self.age(now):.0f} s ago: {self.failure}",
+            )
+        return None if self.suspicion is None else Unknown(Reason.LIST_SUSPICIOUS, self.suspicion)
+
+    def _unlisted(self, name: str, taken: float) -> Answer:
+        """Say what it means that a list does not have a name."""
+        if self.up_since is None or self.just_started:
+            why = "slurmctld has just started, or has not said how long it has been up"
+            return Unknown(Reason.CONTROLLER_JUST_STARTED, f"Slurm does not list {name}, but {why}")
+        if (evidence := self.absent.get(name)) is not None:
+            return Absent(taken, evidence.lists, evidence.since)
+        evidence = self.doubts.get(name, self.others)
+        if self.complete and name not in self.doubts and evidence is not None:
+            return Absent(taken, evidence.lists, evidence.since)
+        lists = 0 if evidence is None else evidence.lists
+        return Unknown(
+            Reason.NODE_MISSING, f"Slurm does not list {name}; {lists} lists agree, which is not enough yet"
+        )
+
+    def _jobs_lack(self, now: float, newer_than: float) -> Verdict | None:
+        """Say why the list of jobs cannot be used, if so."""
+        because = f": {self.jobs_failure}" if self.jobs_failure is not None else ""
+        if self.jobs_taken is None:
+            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs have never been listed{because}")
+        if (age := now - self.jobs_taken) > self.jobs_stale_after:
+            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
+        if self.jobs_taken <= newer_than:
+            return no(Reason.DRAIN_PENDING, f"Slurm's jobs have not been listed since then{because}")
+        return None
+
+
+EMPTY: Final = ClusterView()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """A node about which something changed: its record, the jobs on it, or whether it is there.
+
+    `new` is None when it is not listed any more, once when that is first seen and once when it is confirmed;
+    the view says which of them. `old` is what was last known.
+    """
+
+    name: str
+    old: Node | None
+    new: Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewUpdate:
+    """A new view, the one before, and the nodes that differ; none, if only the health of the view does."""
+
+    view: ClusterView
+    previous: ClusterView
+    changes: tuple[NodeChange, ...]
+
+
+def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
+    """Return the nodes about which two views differ."""
+    changes: dict[str, NodeChange] = {}
+    if old.nodes is not new.nodes:
+        for name, node in new.nodes.items():
+            before = old.nodes.get(name)
+            if before is not node and before != node:
+                changes[name] = NodeChange(name, before, node)
+        for name, before in old.nodes.items():
+            if name not in new.nodes:
+                changes[name] = NodeChange(name, before, None)
+    if old.absent is not new.absent:
+        for name, evidence in new.absent.items():
+            if name not in old.absent and name not in changes:
+                changes[name] = NodeChange(name, evidence.last, None)
+    if old.jobs is not new.jobs:
+        for name in old.jobs.holds.keys() | new.jobs.holds.keys():
+            if old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
+                changes[name] = NodeChange(name, old.nodes.get(name), new.nodes.get(name))
+    return tuple(changes.values())
+
+
+def _reason(failure: SlurmError) -> Reason:
+    match failure:
+        case errors.ControllerDown():
+            return Reason.SLURMCTLD_DOWN
+        case errors.Unavailable():
+            return Reason.SLURM_UNREACHABLE
+        case errors.TokenRefused():
+            return Reason.TOKEN_REFUSED
+        case errors.Refused():
+            return Reason.SLURM_REFUSED
+        case _:
+            return Reason.REPLY_UNREADABLE

@@ -1,0 +1,216 @@
+"""One poller per Slurm cluster: it keeps a `ClusterView` true and tells everybody what changed.
+
+`Survey` does the asking; this is when, and who hears of it. The watch sleeps between rounds, longer at rest
+than while something drains, and can be woken. After each round it compares the view with the one it published
+last and tells its receivers if something differs: nodes, their jobs, or only the health of the view. A view
+that grows stale without an answer is news too.
+
+A receiver must find the verdict on a node that it hears of settled. So a node is announced again, unchanged,
+when its jobs could be listed only later, and when it was last announced from a list that was on its way while
+somebody wrote: to him that list was too old to count.
+
+The watch never raises and never ends by itself. Failures are repeated with a growing pause, and the first
+success heals everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import structlog
+
+from slurm_operator.slurm.errors import BadReply, Unavailable
+from slurm_operator.slurm.pace import WatchTiming
+from slurm_operator.slurm.survey import Survey
+from slurm_operator.slurm.view import ClusterView, NodeChange, ViewUpdate, deltas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from slurm_operator.slurm.belief import Trust
+    from slurm_operator.slurm.survey import Source
+
+    Receiver = Callable[[ViewUpdate], None]
+
+__all__ = ["SlurmWatch", "WatchTiming"]
+
+log = structlog.get_logger(__name__)
+
+
+class SlurmWatch:
+    """Keeps `view`; `run` it in a task of its own, `wake` it after a write."""
+
+    def __init__(
+        self,
+        rest: Source,
+        *,
+        timing: WatchTiming | None = None,
+        trust: Trust | None = None,
+        name: str = "",
+    ) -> None:
+        self.timing = timing or WatchTiming()
+        self._log = log.bind(cluster=name) if name else log
+        self._survey = Survey(rest, self.timing, trust, self._log)
+        self._published = self._survey.view
+        self._published_stale = True
+        # When what was last announced was asked for, and which nodes those were.
+        self._announced: tuple[float, frozenset[str]] = (float("-inf"), frozenset())
+        self._receivers: list[Receiver] = []
+        self._wake = asyncio.Event()
+        self._woken: float | None = None
+        self._last_woken = float("-inf")
+        self._round_over = asyncio.Event()
+        self._aging: asyncio.TimerHandle | None = None
+
+    @property
+    def view(self) -> ClusterView:
+        """Return the newest view."""
+        return self._survey.view
+
+    def subscribe(self, receiver: Receiver) -> Callable[[], None]:
+        """Call a function with every update from now on; return how to stop that."""
+        self._receivers.append(receiver)
+
+        def unsubscribe() -> None:
+            if receiver in self._receivers:
+                self._receivers.remove(receiver)
+
+        return unsubscribe
+
+    def wake(self) -> None:
+        """Poll now: something was written, or somebody needs to know."""
+        self._woken = self._last_woken = asyncio.get_running_loop().time()
+        self._wake.set()
+
+    def expect_gone(self, names: Iterable[str]) -> None:
+        """Take note that these nodes have been deleted on purpose: their absence needs no confirmation."""
+        self._survey.belief.expect_gone(names, asyncio.get_running_loop().time())
+        self.wake()
+
+    async def refreshed(self, after: float, deadline: float) -> ClusterView:
+        """Return a view that was asked for after a moment; Unavailable if there is none by the deadline."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                while self.view.taken is None or self.view.taken <= after:
+                    over = self._round_over
+                    self.wake()
+                    await over.wait()
+        except TimeoutError:
+            because = f": {self.view.failure}" if self.view.failure is not None else ""
+            raise Unavailable(f"Slurm's nodes could not be listed in time{because}") from None
+        return self.view
+
+    async def run(self) -> None:
+        """Keep the view until cancelled."""
+        try:
+            while True:
+                await self._round()
+                over, self._round_over = self._round_over, asyncio.Event()
+                over.set()
+                await self._pause()
+        finally:
+            if self._aging is not None:
+                self._aging.cancel()
+
+    async def _round(self) -> None:
+        self._wake.clear()
+        woken, self._woken = self._woken, None
+        try:
+            listed = await self._survey.round(woken=woken is not None)
+        except Exception as error:  # noqa: BLE001 - a defect here must not blind the operator for good
+            self._log.exception("a defect in the watch of Slurm; it goes on")
+            self._survey.failed(BadReply(f"{type(error).__name__} in the watch of Slurm"))
+            listed = False
+        if not listed and self._woken is None:
+            self._woken = woken
+        self._publish(woken)
+        self._time_aging()
+
+    async def _pause(self) -> None:
+        """Wait until the next round is due, or somebody wakes the watch."""
+        loop, survey = asyncio.get_running_loop(), self._survey
+        now = loop.time()
+        pause = survey.interval(lively=now - self._last_woken < self.timing.lively)
+        # Who wakes it may shorten the wait, but not make it ask without a pause.
+        least = min(pause, self.timing.failure_base if survey.failures else self.timing.gap)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._wake.wait()
+        await asyncio.sleep(max(0.0, now + least - loop.time()))
+
+    def _time_aging(self) -> None:
+        """Have it told when the view grows stale, also while a request hangs."""
+        if self._aging is not None:
+            self._aging.cancel()
+            self._aging = None
+        view = self.view
+        if view.taken is not None and not self._published_stale:
+            # A moment later, for exactly then it is still fresh.
+            moment = view.taken + view.stale_after + 0.001
+            self._aging = asyncio.get_running_loop().call_at(moment, self._grown_stale)
+
+    def _grown_stale(self) -> None:
+        if self.view.stale(asyncio.get_running_loop().time()):
+            self._publish(None)
+
+    # --- telling
+
+    def _publish(self, woken: float | None) -> None:
+        previous, view = self._published, self.view
+        changes = {change.name: change for change in deltas(previous, view)}
+        genuine = frozenset(changes)
+        if self._survey.owed and _jobs_are_newer(view):
+            self._announce(self._survey.owed, changes)
+            self._survey.owed = set()
+        since, names = self._announced
+        if woken is not None and view.taken is not None and since <= woken < view.taken:
+            late = frozenset() if _jobs_are_newer(view) else names & self._survey.settled
+            self._survey.owed |= late
+            self._announce(names - late, changes)
+            self._announced = (since, frozenset())
+        stale = view.stale(asyncio.get_running_loop().time())
+        if not changes and stale == self._published_stale and _health(previous) == _health(view):
+            return
+        self._published, self._published_stale = view, stale
+        if genuine and view.taken is not None:
+            self._announced = (view.taken, genuine)
+        self._tell(ViewUpdate(view, previous, tuple(changes.values())))
+
+    def _announce(self, names: Iterable[str], changes: dict[str, NodeChange]) -> None:
+        """Add nodes whose record is the same, but about which more is certain now."""
+        nodes = self.view.nodes
+        for name in names:
+            if name in nodes:
+                changes.setdefault(name, NodeChange(name, nodes[name], nodes[name]))
+
+    def _tell(self, update: ViewUpdate) -> None:
+        for receiver in [*self._receivers]:
+            try:
+                receiver(update)
+            except Exception:  # noqa: BLE001 - one defect must not keep the news from the others
+                self._log.exception("a receiver of Slurm updates failed")
+
+
+def _jobs_are_newer(view: ClusterView) -> bool:
+    return view.jobs_taken is not None and view.taken is not None and view.jobs_taken >= view.taken
+
+
+def _health(view: ClusterView) -> tuple[object, ...]:
+    """Return all that is worth an update beside the nodes and their jobs."""
+    return (
+        view.taken is None,
+        type(view.failure),
+        str(view.failure),
+        type(view.jobs_failure),
+        view.suspicion,
+        view.complete,
+        view.jobs_taken is None,
+        view.jobs.unplaced,
+        view.reservations,
+        view.reservations_taken is None,
+        tuple((ping.hostname, ping.responding, ping.primary) for ping in view.controllers),
+        view.started,
+        view.version,
+    )

@@ -1,0 +1,92 @@
+"""What the client says when daemons of a real cluster are stopped, frozen or given another key."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.slurm.breaker import Breaker, BreakerTiming
+from slurm_operator.slurm.errors import ControllerDown, RestUnreachable, TokenRefused
+from slurm_operator.slurm.model import NodeUpdate
+from slurm_operator.slurm.rest import RestClient
+from tests.integration.slurm.waiting import until
+
+if TYPE_CHECKING:
+    from kubebox.pytest_plugin import SlurmBoxFactory
+    from kubebox.slurm import SlurmBox
+
+
+def client_of(box: SlurmBox) -> RestClient:
+    # The breaker is tested elsewhere; here every request is to be sent.
+    return RestClient(box.url, box.token, breaker=Breaker(BreakerTiming(threshold=10**6)))
+
+
+async def without_slurmctld(box: SlurmBox) -> None:
+    async with client_of(box) as client:
+        await client.ping(require=True)
+        await asyncio.to_thread(box.stop, "slurmctld")
+        assert [ping.responding for ping in await client.ping()] == [False]
+        outcomes = await asyncio.gather(
+            client.nodes(),
+            client.jobs(),
+            client.update_nodes("n0", NodeUpdate(comment="x")),
+            client.ping(require=True),
+            return_exceptions=True,
+        )
+        assert [type(outcome) for outcome in outcomes] == [ControllerDown] * 4
+        await asyncio.to_thread(box.start, "slurmctld")
+        assert await client.nodes() is not None
+
+
+async def with_slurmctld_frozen(box: SlurmBox) -> None:
+    async with client_of(box) as client:
+        await client.ping(require=True)
+        pid = box.pids["slurmctld"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            outcomes = await asyncio.gather(client.nodes(), client.ping(), return_exceptions=True)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert type(outcomes[0]) is ControllerDown
+        assert not isinstance(outcomes[1], BaseException)
+        assert not any(ping.responding for ping in outcomes[1])
+        assert await client.nodes() is not None
+
+
+async def without_slurmrestd(box: SlurmBox) -> None:
+    async with client_of(box) as client:
+        assert await client.nodes() is not None
+        await asyncio.to_thread(box.stop, "slurmrestd")
+        for call in (client.nodes(), client.ping(), client.update_nodes("n0", NodeUpdate(comment="x"))):
+            with pytest.raises(RestUnreachable, match="Connection refused") as caught:
+                await call
+            assert not caught.value.sent
+        await asyncio.to_thread(box.start, "slurmrestd")
+        assert await client.nodes() is not None
+
+
+async def with_another_key(box: SlurmBox) -> None:
+    token = box.token()
+    async with client_of(box) as client, RestClient(box.url, lambda: token) as former:
+        assert await former.nodes() is not None
+        await asyncio.to_thread(box.rotate_jwt_key)
+        assert await until(client.ping, lambda pings: any(ping.responding for ping in pings))
+        assert await client.nodes() is not None
+        with pytest.raises(TokenRefused):
+            await former.nodes()
+        with pytest.raises(TokenRefused):
+            await former.ping(require=True)
+
+
+async def test_outages_are_told_apart_and_pass(slurm_box_factory: SlurmBoxFactory) -> None:
+    """Each outage of slurmctld, slurmrestd and keys has its own answer, and none outlasts its cause."""
+    # Each silent slurmctld costs ten seconds, so two clusters go through theirs at the same time.
+    new, former = (slurm_box_factory(nodes=0, release=release) for release in ("26.05", "24.11"))
+    await asyncio.gather(without_slurmctld(former), with_slurmctld_frozen(new))
+    for box in (new, former):
+        await without_slurmrestd(box)
+        await with_another_key(box)

@@ -1,0 +1,315 @@
+"""What is believed of the lists that Slurm sends, case by case."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_operator.slurm.belief import Belief, Trust
+from slurm_operator.slurm.errors import BadReply
+from tests.unit.slurm.views import node
+
+TRUST = Trust(lists=3, seconds=10.0, wide_lists=5, wide_seconds=60.0, grace=30.0)
+A_DAY = 86_400.0
+
+
+class Told(Belief):
+    """A belief about a slurmctld that has been up for a day, which is asked for its uptime with each list."""
+
+    def __init__(self) -> None:
+        super().__init__(TRUST)
+        self.begun = -A_DAY
+
+    def hear(self, names: str, sent: float, *, uptime: bool = True) -> None:
+        self.listed([node(name) for name in names.split()], sent)
+        if uptime:
+            self.uptime(sent - self.begun, sent)
+
+    @property
+    def answers(self) -> str:
+        census = self.census
+        if census.suspicion is not None:
+            return "suspicious"
+        parts = [*sorted(census.nodes), *(f"?{name}" for name in sorted(census.doubts))]
+        return " ".join([*parts, *(f"-{name}" for name in sorted(census.absent))])
+
+
+TEN = " ".join(f"n{index}" for index in range(10))
+NINE = " ".join(f"n{index}" for index in range(9))
+FIVE = " ".join(f"n{index}" for index in range(5))
+
+
+def settled() -> Told:
+    """Return a belief in ten nodes that is complete at second 20."""
+    belief = Told()
+    for sent in (0.0, 5.0, 10.0, 15.0, 20.0):
+        belief.hear(TEN, sent)
+    assert belief.census.complete
+    return belief
+
+
+def test_what_is_listed_is_believed_at_once() -> None:
+    """The first list makes its nodes known, and a changed record is the record from then on."""
+    belief = Told()
+    belief.hear("a b", 0.0)
+    assert belief.answers == "a b"
+    belief.listed([node("a", "MIXED"), node("b")], 5.0)
+    assert belief.census.nodes["a"].state == ("MIXED",)
+    assert belief.census.taken == 5.0
+
+
+def test_an_unchanged_record_stays_the_same_object() -> None:
+    """A record that did not change is kept, so that comparing two views costs nothing."""
+    belief = Told()
+    belief.hear("a b", 0.0)
+    before = belief.census.nodes["a"]
+    belief.listed([node("a"), node("b", "MIXED")], 5.0)
+    assert belief.census.nodes["a"] is before
+
+
+def test_a_name_never_seen_needs_lists_time_and_uptime() -> None:
+    """What no list has shown is absent after enough whole lists over enough time, with the uptime known."""
+    belief = Told()
+    history = []
+    for sent in (0.0, 4.0, 8.0, 12.0, 16.0):
+        belief.hear("a", sent)
+        history.append(belief.census.complete)
+    assert history == [False, False, False, False, True]
+    assert belief.census.others is not None
+    assert (belief.census.others.lists, belief.census.others.since) == (4, 4.0)
+
+
+def test_without_an_uptime_nothing_is_absent() -> None:
+    """If slurmctld never says how long it has been up, no number of lists makes a name absent."""
+    belief = Told()
+    for sent in range(0, 600, 5):
+        belief.hear("a" if sent > 100 else "a b", float(sent), uptime=False)
+    assert not belief.census.complete
+    assert belief.answers == "a ?b"
+    assert belief.wants_uptime
+
+
+def test_one_missing_name_is_in_doubt_first() -> None:
+    """A node that a list leaves out is in doubt, then absent; the others stay known throughout."""
+    belief = settled()
+    history = []
+    for sent in (25.0, 30.0, 34.0, 35.0):
+        belief.hear(NINE, sent)
+        history.append(belief.answers)
+    assert history == [f"{NINE} ?n9"] * 3 + [f"{NINE} -n9"]
+    assert belief.census.absent["n9"].lists == 4
+    assert belief.census.absent["n9"].since == 25.0
+
+
+def test_a_name_that_comes_back_was_never_gone() -> None:
+    """A node that reappears is known at once, and its next absence is counted from nothing."""
+    belief = settled()
+    belief.hear(NINE, 25.0)
+    belief.hear(NINE, 30.0)
+    belief.hear(TEN, 34.0)
+    assert belief.answers == TEN
+    belief.hear(NINE, 60.0)
+    assert belief.answers == f"{NINE} ?n9"
+
+
+def test_an_unchanged_answer_confirms_nothing() -> None:
+    """Answers of "unchanged" renew what is known, but they are not further lists: a doubt stays a doubt."""
+    belief = settled()
+    belief.hear(NINE, 25.0)
+    for sent in range(30, 90, 5):
+        belief.unchanged(float(sent))
+    assert belief.answers == f"{NINE} ?n9"
+    assert belief.census.taken == 85.0
+
+
+@pytest.mark.parametrize("names", ["", FIVE, "n0 n1 n2 n3 n4 n5 n6"])
+def test_a_list_that_shrinks_much_is_suspicious(names: str) -> None:
+    """When much is missing, nothing is known about any node until many lists over a long time agree."""
+    belief = settled()
+    history = []
+    for sent in (25.0, 30.0, 50.0, 84.0, 85.0):
+        belief.hear(names, sent)
+        history.append(belief.answers == "suspicious")
+    assert history == [True, True, True, True, False]
+    assert belief.census.nodes.keys() == set(names.split())
+    assert belief.census.absent.keys() == set(TEN.split()) - set(names.split())
+
+
+def test_a_suspicious_list_is_forgotten_when_the_nodes_are_back() -> None:
+    """The last believed list stays while another is doubted, and one good list ends the doubt."""
+    belief = settled()
+    belief.hear("", 25.0)
+    assert belief.census.nodes.keys() == set(TEN.split())
+    belief.hear(TEN, 30.0)
+    assert belief.answers == TEN
+    assert not belief.census.complete
+
+
+def test_lists_that_take_turns_in_what_they_leave_out() -> None:
+    """Halves that alternate never add up to an absence, however long it goes on."""
+    belief = settled()
+    for index in range(100):
+        belief.hear(FIVE if index % 2 else "n5 n6 n7 n8 n9", 25.0 + 5 * index)
+        assert belief.answers == "suspicious"
+        assert not belief.census.absent
+
+
+def test_a_list_that_shrinks_in_small_steps_is_suspicious() -> None:
+    """Losses that are small one by one are added up: the third of ten within a minute is too much."""
+    belief = settled()
+    sent = 20.0
+    for gone in (1, 2):
+        for _ in range(4):
+            sent += 5.0
+            belief.hear(" ".join(TEN.split()[: 10 - gone]), sent)
+        assert len(belief.census.absent) == gone
+    belief.hear(" ".join(TEN.split()[:7]), sent + 5.0)
+    assert belief.answers == "suspicious"
+
+
+def test_an_empty_cluster_takes_long_to_believe() -> None:
+    """From the very first list on, an empty one proves the absence of a name only after the long time."""
+    belief = Told()
+    history = {}
+    for sent in range(0, 90, 5):
+        belief.hear("", float(sent))
+        history[sent] = belief.census.complete
+    assert [sent for sent, complete in history.items() if complete] == [65, 70, 75, 80, 85]
+    assert belief.census.suspicion is None
+
+
+def test_the_last_node_of_a_cluster() -> None:
+    """A single node that vanishes leaves an empty list, which is suspicious."""
+    belief = Told()
+    belief.hear("a", 0.0)
+    belief.hear("", 5.0)
+    assert belief.answers == "suspicious"
+
+
+def test_what_was_deleted_on_purpose_needs_one_list() -> None:
+    """Names that this operator deleted are absent with the next list, many or all of them; others are not."""
+    belief = settled()
+    belief.expect_gone(["n8", "n9", "n7", "n6", "n5"], 22.0)
+    belief.hear(" ".join(FIVE.split()[:4]), 25.0)
+    assert belief.answers == "n0 n1 n2 n3 ?n4 -n5 -n6 -n7 -n8 -n9"
+
+
+def test_an_expectation_does_not_outlive_its_node() -> None:
+    """A name that is seen again after its deletion, or a long time later, is an ordinary name."""
+    belief = settled()
+    belief.expect_gone(["n9"], 22.0)
+    belief.hear(TEN, 25.0)
+    belief.hear(NINE, 30.0)
+    assert belief.answers == f"{NINE} ?n9"
+    belief = settled()
+    belief.expect_gone(["n9"], 22.0)
+    belief.hear(NINE, 22.0 + TRUST.expected_seconds)
+    assert belief.answers == f"{NINE} ?n9"
+
+
+def test_a_list_that_was_on_its_way_does_not_meet_an_expectation() -> None:
+    """A list that was asked for before the deletion says nothing about it."""
+    belief = settled()
+    belief.expect_gone(["n9"], 26.0)
+    belief.hear(NINE, 25.0)
+    assert belief.answers == f"{NINE} ?n9"
+
+
+def test_a_restart_takes_confirmations_back() -> None:
+    """After a restart nothing is absent until slurmctld is old enough and lists are counted anew."""
+    belief = settled()
+    for sent in (25.0, 30.0, 35.0):
+        belief.hear(NINE, sent)
+    assert belief.answers == f"{NINE} -n9"
+    belief.begun = 37.0
+    history = {}
+    for sent in range(40, 90, 5):
+        belief.hear(NINE, float(sent))
+        history[sent] = belief.census.complete
+    assert [sent for sent, complete in history.items() if complete] == [80, 85]
+
+
+def test_a_doubt_is_not_settled_by_a_slurmctld_that_just_started() -> None:
+    """Lists of slurmctld's first minute do not count, also for a name that was missing before."""
+    belief = settled()
+    belief.begun = 24.0
+    history = {}
+    for sent in range(25, 80, 5):
+        belief.hear(NINE, float(sent))
+        history[sent] = belief.answers
+    assert belief.just_started(50.0)
+    assert not belief.just_started(55.0)
+    assert [sent for sent, answer in history.items() if "-n9" in answer] == [65, 70, 75]
+
+
+def test_a_slurmctld_without_an_uptime_has_just_started() -> None:
+    """In its first second slurmctld says nothing about its start; that counts as a start."""
+    belief = settled()
+    belief.hear(NINE, 25.0, uptime=False)
+    belief.uptime(None, 25.0)
+    assert belief.just_started(54.0)
+
+
+def test_a_doubt_needs_an_uptime_that_was_asked_for_since() -> None:
+    """An uptime from before a name went missing settles nothing: slurmctld may have restarted in between."""
+    belief = settled()
+    for sent in range(25, 125, 5):
+        belief.hear(NINE, float(sent), uptime=False)
+    assert belief.answers == f"{NINE} ?n9"
+    belief.hear(NINE, 125.0)
+    belief.hear(NINE, 130.0)
+    assert belief.answers == f"{NINE} -n9"
+
+
+def test_after_an_interruption_slurmctld_may_be_another() -> None:
+    """After an outage slurmctld counts as young until it says for how long it has been up; no list is lost."""
+    belief = settled()
+    assert not belief.wants_uptime
+    belief.interrupted()
+    assert belief.wants_uptime
+    belief.hear(TEN, 25.0, uptime=False)
+    assert belief.just_started(25.0)
+    belief.uptime(25.0 + A_DAY, 25.0)
+    belief.hear(TEN, 30.0)
+    assert not belief.just_started(30.0)
+    assert belief.census.complete
+
+
+@pytest.mark.parametrize("names", [["a", "b", "a"], ["a", ""]])
+def test_a_list_with_a_name_twice_or_without_one_is_no_list(names: list[str]) -> None:
+    """A malformed list is refused as a whole and changes nothing."""
+    belief = Told()
+    belief.hear("a b", 0.0)
+    before = belief.census
+    with pytest.raises(BadReply):
+        belief.listed([node(name) for name in names], 5.0)
+    assert belief.census is before
+
+
+def test_unchanged_needs_a_list_to_repeat() -> None:
+    """Without a believed list, "unchanged" is an answer to a question that was not asked."""
+    belief = Told()
+    with pytest.raises(BadReply):
+        belief.unchanged(0.0)
+    belief.hear("a b", 0.0)
+    belief.hear("", 5.0)
+    with pytest.raises(BadReply):
+        belief.unchanged(10.0)
+
+
+def test_absence_is_forgotten_in_the_end() -> None:
+    """Names that are long gone cost no memory for ever, and stay absent."""
+    belief = settled()
+    for sent in range(25, 4000, 25):
+        belief.hear(NINE, float(sent))
+    assert not belief.census.absent
+    assert not belief.census.doubts
+    assert belief.census.complete
+
+
+def test_a_suspicious_list_is_believed_piece_by_piece() -> None:
+    """Names that vanish one list after the other are each confirmed once, and the doubt ends."""
+    belief = settled()
+    belief.hear(FIVE, 25.0)
+    for sent in range(30, 95, 5):
+        belief.hear("n0", float(sent))
+    assert belief.answers == "n0 " + " ".join(f"-n{index}" for index in range(1, 10))
