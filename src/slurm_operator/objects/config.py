@@ -1,0 +1,276 @@
+"""From custom resources to Slurm's configuration files.
+
+`slurm.conf` knows how a file is written; this module knows where each value comes from, and names the field
+of the custom resource when a value cannot be used.
+
+slurmctld listens on the port that its Service offers: clients learn one `SlurmctldPort` and use it for the
+Service and, with standbys, for the pods behind it, so both must have the same. The other daemons listen on
+their usual ports, whatever their Services offer.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import ScalingMode
+from slurm_operator.objects.desired import Unbuildable, invalid
+from slurm_operator.slurm import conf
+from slurm_operator.slurm.confline import ConfError, settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from slurm_operator.api import Accounting, Controller, NodeSet
+    from slurm_operator.api.shared import ConfigMapKeySelector, LocalObjectReference
+    from slurm_operator.objects.desired import Problem
+    from slurm_operator.objects.references import Found
+
+# What the Go operator writes, and enough for most clusters; Slurm reserves memory for each.
+_MIN_MAX_NODES = 1024
+
+# These are written by the operator; a file of the same name would silently take their place.
+_RESERVED = (wellknown.FILE_SLURM_CONF, wellknown.FILE_SLURMDBD_CONF)
+
+_CONTROLLER_FIELDS = {
+    "ClusterName": "spec.clusterName",
+    "StateSaveLocation": "spec.clusterName",
+    "SlurmctldHost": "spec.externalConfig.host",
+    "SlurmctldPort": "spec.service.port",
+    "AccountingStorageHost": "spec.accountingRef",
+    "AccountingStoragePort": "spec.accountingRef",
+    "NodeSet": "spec.template.spec.hostname of a NodeSet",
+    "PartitionName": "spec.partition.config of a NodeSet",
+}
+_EXTERNAL_FIELDS = _CONTROLLER_FIELDS | {"SlurmctldPort": "spec.externalConfig.port"}
+_ACCOUNTING_FIELDS = {
+    "StorageHost": "spec.storageConfig.host",
+    "StoragePort": "spec.storageConfig.port",
+    "StorageUser": "spec.storageConfig.username",
+    "StorageLoc": "spec.storageConfig.database",
+    "StoragePass": "spec.storageConfig.passwordKeyRef",
+}
+
+
+# ------------------------------------------------------------------------------------------------- addresses
+
+
+def controller_port(controller: Controller) -> int:
+    """Return the port on which slurmctld is reached, by Service and by pod."""
+    if controller.spec.external:
+        return controller.spec.external_config.port if controller.spec.external_config else 0
+    return controller.spec.service.port or wellknown.PORT_SLURMCTLD
+
+
+def conf_server(controller: Controller) -> str:
+    """Return where slurmd and sackd fetch their configuration: `host:port` of slurmctld."""
+    host = controller.primary_name if controller.spec.external else controller.service_address
+    return f"{host}:{controller_port(controller)}"
+
+
+def accounting_address(accounting: Accounting) -> conf.Address:
+    """Return where slurmctld finds slurmdbd, be it ours or somebody else's."""
+    if accounting.spec.external and accounting.spec.external_config is not None:
+        return conf.Address(accounting.spec.external_config.host, accounting.spec.external_config.port)
+    return conf.Address(accounting.service_name, accounting.spec.service.port or wellknown.PORT_SLURMDBD)
+
+
+# ------------------------------------------------------------------------------------------------ slurm.conf
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A Controller and the other custom resources that its slurm.conf tells about."""
+
+    controller: Controller
+    node_sets: Sequence[NodeSet] = ()
+    accounting: Accounting | None = None
+
+
+def controller_files(cluster: Cluster, found: Found) -> dict[str, str]:
+    """Return the files of a Controller's ConfigMap, by name."""
+    controller = cluster.controller
+    if controller.spec.external:
+        with _fields(_EXTERNAL_FIELDS):
+            return {wellknown.FILE_SLURM_CONF: conf.external_slurm_conf(_external(cluster))}
+    problems: list[Problem] = []
+    contents: dict[str, dict[str, bytes]] = {}
+    for where, name in controller_config_maps(controller):
+        try:
+            contents[where] = found.config_map(name, where)
+        except Unbuildable as error:
+            problems += error.problems
+            continue
+        for reserved in set(_RESERVED) & contents[where].keys():
+            problems += invalid(
+                where, f"ConfigMap {name!r} has a file {reserved}, which the operator writes; remove it there"
+            ).problems
+    if problems:
+        raise Unbuildable(*problems)
+    with _fields(_CONTROLLER_FIELDS):
+        text = conf.slurm_conf(replace(_internal(cluster), scripts=_scripts(contents)))
+    own_cgroup = any(
+        where.startswith("spec.configFileRefs") and wellknown.FILE_CGROUP_CONF in files
+        for where, files in contents.items()
+    )
+    return {
+        **({} if own_cgroup else {wellknown.FILE_CGROUP_CONF: conf.cgroup_conf()}),
+        wellknown.FILE_SLURM_CONF: text,
+    }
+
+
+def client_conf(cluster: Cluster) -> str:
+    """Return the part of slurm.conf that concerns programs which only talk to slurmctld.
+
+    Nodes, partitions and scripts are not in it: a change of these is no reason to restart slurmrestd.
+    """
+    if cluster.controller.spec.external:
+        with _fields(_EXTERNAL_FIELDS):
+            return conf.external_slurm_conf(_external(cluster))
+    with _fields(_CONTROLLER_FIELDS):
+        return conf.slurm_conf(_internal(replace(cluster, node_sets=())))
+
+
+def controller_config_maps(controller: Controller) -> Iterator[tuple[str, str]]:
+    """Yield the ConfigMaps whose files join slurm.conf: the field that names each, and its name."""
+    spec = controller.spec
+    for where, refs in (
+        ("configFileRefs", spec.config_file_refs),
+        ("prologScriptRefs", spec.prolog_script_refs),
+        ("epilogScriptRefs", spec.epilog_script_refs),
+        ("prologSlurmctldScriptRefs", spec.prolog_slurmctld_script_refs),
+        ("epilogSlurmctldScriptRefs", spec.epilog_slurmctld_script_refs),
+    ):
+        yield from _numbered(where, refs or ())
+
+
+def _numbered(where: str, refs: Sequence[LocalObjectReference]) -> Iterator[tuple[str, str]]:
+    return ((f"spec.{where}[{index}]", ref.name) for index, ref in enumerate(refs))
+
+
+def _scripts(contents: Mapping[str, Mapping[str, bytes]]) -> conf.Scripts:
+    def files(where: str, prefix: str = "") -> tuple[str, ...]:
+        names = {
+            name for place, found in contents.items() if place.startswith(f"spec.{where}[") for name in found
+        }
+        return tuple(f"{prefix}{name}" for name in sorted(names))
+
+    here = f"{wellknown.DIR_SLURM_ETC}/"
+    return conf.Scripts(
+        prolog_slurmctld=files("prologSlurmctldScriptRefs", here),
+        epilog_slurmctld=files("epilogSlurmctldScriptRefs", here),
+        prolog=files("prologScriptRefs"),
+        epilog=files("epilogScriptRefs"),
+    )
+
+
+def _internal(cluster: Cluster) -> conf.SlurmConf:
+    controller = cluster.controller
+    return conf.SlurmConf(
+        cluster_name=controller.cluster_name,
+        user=wellknown.SLURM_USER,
+        hosts=tuple(
+            conf.Host(controller.pod_name(ordinal), controller.pod_address(ordinal))
+            for ordinal in range(controller.replicas)
+        ),
+        port=controller_port(controller),
+        client_address=controller.service_address,
+        state_directory=state_directory(controller),
+        slurmd_user=wellknown.SLURMD_USER,
+        slurmd_port=wellknown.PORT_SLURMD,
+        slurmd_spool=wellknown.DIR_SLURMD_SPOOL,
+        max_nodes=max_nodes(controller, cluster.node_sets),
+        controller_log=f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMCTLD_LOG}",
+        slurmd_log=f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMD_LOG}",
+        jwt=_jwt(controller.spec.jwks_key_ref),
+        metrics=controller.spec.metrics.enabled,
+        accounting=accounting_address(cluster.accounting) if cluster.accounting else None,
+        node_groups=tuple(
+            conf.NodeGroup(
+                node_set.slurm_name,
+                node_set.spec.partition.config if node_set.spec.partition.enabled else None,
+            )
+            for node_set in sorted(cluster.node_sets, key=lambda node_set: node_set.metadata.name)
+        ),
+        extra=controller.spec.extra_conf,
+    )
+
+
+def _external(cluster: Cluster) -> conf.ExternalSlurmConf:
+    controller = cluster.controller
+    return conf.ExternalSlurmConf(
+        cluster_name=controller.cluster_name,
+        user=wellknown.SLURM_USER,
+        address=conf.Address(controller.primary_name, controller_port(controller)),
+        accounting=accounting_address(cluster.accounting) if cluster.accounting else None,
+    )
+
+
+def state_directory(controller: Controller) -> str:
+    """Return where slurmctld keeps its state."""
+    return f"{wellknown.DIR_STATESAVE}/{controller.cluster_name}"
+
+
+def max_nodes(controller: Controller, node_sets: Sequence[NodeSet]) -> int:
+    """Return for how many nodes slurmctld must have room: the power of two above what is declared.
+
+    A user's own setting stands further down in the file and wins; ours then stays what it always was.
+    """
+    if "maxnodecount" in settings(controller.spec.extra_conf):
+        return _MIN_MAX_NODES
+    declared = sum(
+        node_set.spec.replicas
+        if node_set.spec.scaling_mode == ScalingMode.STATEFUL_SET
+        else node_set.status.desired
+        for node_set in node_sets
+    )
+    return max(_MIN_MAX_NODES, 1 << max(declared, 0).bit_length())
+
+
+# --------------------------------------------------------------------------------------------- slurmdbd.conf
+
+
+def slurmdbd_conf(accounting: Accounting, found: Found) -> str:
+    """Return the slurmdbd.conf of an Accounting; it contains the password of the database."""
+    storage = accounting.spec.storage_config
+    where = _ACCOUNTING_FIELDS["StoragePass"]
+    try:
+        # Tools and editors end a file with a line break that nobody means as part of the password.
+        password = found.secret_key(storage.password_key_ref, where).decode().rstrip("\r\n")
+    except UnicodeDecodeError:
+        raise invalid(where, "the password is not UTF-8 text, which is all that slurmdbd reads") from None
+    with _fields(_ACCOUNTING_FIELDS):
+        return conf.slurmdbd_conf(
+            conf.SlurmdbdConf(
+                host=accounting.primary_name,
+                port=wellknown.PORT_SLURMDBD,
+                user=wellknown.SLURM_USER,
+                jwt=_jwt(accounting.spec.jwks_key_ref),
+                database=conf.Database(
+                    host=storage.host,
+                    port=storage.port,
+                    user=storage.username,
+                    name=storage.database,
+                    password=password,
+                ),
+                extra=accounting.spec.extra_conf,
+            )
+        )
+
+
+def _jwt(key_set: ConfigMapKeySelector | None) -> conf.JwtKeys:
+    return conf.JwtKeys(
+        f"{wellknown.DIR_SLURM_ETC}/{wellknown.FILE_JWT_KEY}",
+        f"{wellknown.DIR_SLURM_ETC}/{wellknown.FILE_JWKS}" if key_set else "",
+    )
+
+
+@contextmanager
+def _fields(fields: Mapping[str, str]) -> Iterator[None]:
+    """Say in which field of the custom resource a refused value stands."""
+    try:
+        yield
+    except ConfError as error:
+        raise invalid(fields.get(error.parameter.partition("=")[0], "spec"), str(error)) from None

@@ -1,0 +1,51 @@
+"""The ServiceMonitor of slurmctld, where the Prometheus operator is installed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.controller import MetricsEndpoint
+from slurm_operator.objects import labels
+from slurm_operator.objects.desired import Manifest, Named
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Controller
+    from slurm_operator.api.controller import ServiceMonitor
+
+_APP = labels.SLURMCTLD
+_API_VERSION = "monitoring.coreos.com/v1"
+_KIND = "ServiceMonitor"
+_ENDPOINTS = tuple(MetricsEndpoint(path=path) for path in wellknown.METRICS_PATHS)
+
+
+def named(controller: Controller) -> Named:
+    """Return which ServiceMonitor belongs to a Controller."""
+    return Named(_API_VERSION, _KIND, controller.workload_name)
+
+
+def service_monitor(controller: Controller, wish: ServiceMonitor) -> Manifest:
+    """Return the ServiceMonitor that makes Prometheus scrape slurmctld."""
+    return {
+        "apiVersion": _API_VERSION,
+        "kind": _KIND,
+        "metadata": labels.object_metadata(controller, _APP, controller.workload_name, wish),
+        "spec": {
+            "selector": {"matchLabels": labels.selector_labels(_APP, controller.metadata.name)},
+            "namespaceSelector": {"matchNames": [controller.metadata.namespace]},
+            "endpoints": [_endpoint(endpoint, wish) for endpoint in wish.endpoints or _ENDPOINTS],
+        },
+    }
+
+
+def _endpoint(endpoint: MetricsEndpoint, wish: ServiceMonitor) -> dict[str, Any]:
+    times = {
+        "interval": endpoint.interval or wish.interval,
+        "scrapeTimeout": endpoint.scrape_timeout or wish.scrape_timeout,
+    }
+    return {
+        "port": _APP.name,
+        "scheme": "http",
+        "path": endpoint.path,
+        **{name: value for name, value in times.items() if value},
+    }

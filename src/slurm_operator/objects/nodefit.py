@@ -1,0 +1,167 @@
+"""Whether a machine is one for a NodeSet: node selector, node affinity and taints, as Kubernetes reads them.
+
+The answer depends on four fields of the pod template and on the machine, and on nothing else. So a `Fit` is
+made once for a NodeSet and then asked about each machine; it needs no pod, no template, and no other object.
+Two NodeSets that place their workers alike have equal Fits.
+
+There are three questions, because "not now" and "never" are different things. A machine that is cordoned, not
+ready or short of memory has taints that Kubernetes sets and takes away by itself. It admits no new worker for
+that, but a worker that is there stays, and one that is pinned to it waits for it.
+
+Workers of machines (scaling mode DaemonSet) tolerate the taints of a machine that does not answer, without a
+limit in time. Kubernetes gives other pods five minutes, and then kills them to start them elsewhere; here
+there is no elsewhere, and a kubelet that is silent for longer says nothing about the jobs beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import ScalingMode
+from slurm_operator.api.shared import PodTemplate
+from slurm_operator.kube.models import PodSpec
+from slurm_operator.objects import pods
+from slurm_operator.objects.desired import invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from slurm_operator.api import NodeSet
+    from slurm_operator.kube.models import Node, Taint, Toleration
+    from slurm_operator.kube.parts import LabelSelectorRequirement
+    from slurm_operator.kube.pods import NodeSelectorTerm
+
+_PLACING = ("affinity", "nodeName", "nodeSelector", "tolerations")
+_NO_EXECUTE = "NoExecute"
+_KEEPS_OUT = frozenset({"NoSchedule", _NO_EXECUTE})
+_SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+# Set by Kubernetes while a condition lasts, and by `kubectl cordon`.
+_PASSING: Final = frozenset(
+    {
+        *_SILENT,
+        "node.kubernetes.io/disk-pressure",
+        "node.kubernetes.io/memory-pressure",
+        "node.kubernetes.io/network-unavailable",
+        "node.kubernetes.io/pid-pressure",
+        "node.kubernetes.io/unschedulable",
+    }
+)
+# Numbers of labels and taints are those of Go's int64.
+_MAX_DIGITS = 19
+
+
+def tolerations(nodeset: NodeSet) -> list[dict[str, Any]]:
+    """Return the taints that every worker of a NodeSet tolerates, besides those its user names."""
+    ours = [{"key": wellknown.TAINT_WORKER, "operator": "Equal", "effect": wellknown.TAINT_WORKER_EFFECT}]
+    if nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET:
+        ours += [{"key": key, "operator": "Exists", "effect": _NO_EXECUTE} for key in _SILENT]
+    return ours
+
+
+def node_fit(nodeset: NodeSet) -> Fit:
+    """Return what decides on which machines a NodeSet's workers belong."""
+    wish = nodeset.spec.template.spec
+    template = PodTemplate(spec={name: wish[name] for name in _PLACING if name in wish})
+    merged = pods.pod_spec({"tolerations": tolerations(nodeset)}, template)
+    try:
+        spec = msgspec.convert(merged, PodSpec)
+    except msgspec.ValidationError as error:
+        raise invalid("spec.template.spec", f"cannot be read: {error}") from None
+    required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
+    return Fit(
+        node_name=spec.node_name,
+        selector=tuple(sorted((spec.node_selector or {}).items())),
+        terms=None if required is None else required.node_selector_terms,
+        tolerations=spec.tolerations,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """Asked about one machine after the other; `terms` are alternatives, and None means no condition."""
+
+    node_name: str
+    selector: tuple[tuple[str, str], ...]
+    terms: tuple[NodeSelectorTerm, ...] | None
+    tolerations: tuple[Toleration, ...]
+
+    def admits(self, node: Node) -> bool:
+        """Tell whether a new worker may go there now."""
+        return self._matches(node) and not self._repelled(node.spec.taints, _KEEPS_OUT)
+
+    def keeps(self, node: Node) -> bool:
+        """Tell whether a worker that is there may stay: only a taint with NoExecute drives it away."""
+        return self._matches(node) and not self._repelled(node.spec.taints, {_NO_EXECUTE})
+
+    def suits(self, node: Node) -> bool:
+        """Tell whether a worker belongs there, though the machine may not admit it at this moment."""
+        lasting = (taint for taint in node.spec.taints if taint.key not in _PASSING)
+        return self._matches(node) and not self._repelled(lasting, _KEEPS_OUT)
+
+    def _repelled(self, taints: Iterable[Taint], effects: Iterable[str]) -> bool:
+        return any(
+            taint.effect in effects and not any(_tolerates(item, taint) for item in self.tolerations)
+            for taint in taints
+        )
+
+    def _matches(self, node: Node) -> bool:
+        labels, name = node.metadata.labels, node.metadata.name
+        return (
+            self.node_name in ("", name)
+            and all(labels.get(key) == value for key, value in self.selector)
+            and (self.terms is None or any(_term_matches(term, labels, name) for term in self.terms))
+        )
+
+
+def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
+    """Tell whether one alternative holds; one without conditions never does."""
+    if not term.match_expressions and not term.match_fields:
+        return False
+    return all(_holds(item, labels) for item in term.match_expressions) and all(
+        _holds(item, {"metadata.name": name}) for item in term.match_fields
+    )
+
+
+def _holds(requirement: LabelSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    test = _OPERATORS.get(requirement.operator)
+    return test is not None and test(labels.get(requirement.key), requirement.values)
+
+
+def _compare(value: str | None, values: tuple[str, ...]) -> int:
+    """Return the sign of the difference of two numbers; 0 also where one of them is none."""
+    left, right = _number(value), _number(values[0]) if len(values) == 1 else None
+    return 0 if left is None or right is None else (left > right) - (left < right)
+
+
+def _number(text: str | None) -> int | None:
+    digits = (text or "").removeprefix("-")
+    return int(text or "") if digits.isdecimal() and digits.isascii() and len(digits) <= _MAX_DIGITS else None
+
+
+_OPERATORS: Final[dict[str, Callable[[str | None, tuple[str, ...]], bool]]] = {
+    "In": lambda value, values: value is not None and value in values,
+    "NotIn": lambda value, values: value is None or value not in values,
+    "Exists": lambda value, _: value is not None,
+    "DoesNotExist": lambda value, _: value is None,
+    "Gt": lambda value, values: _compare(value, values) > 0,
+    "Lt": lambda value, values: _compare(value, values) < 0,
+}
+
+
+def _tolerates(toleration: Toleration, taint: Taint) -> bool:
+    if toleration.effect not in ("", taint.effect) or toleration.key not in ("", taint.key):
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "" | "Equal":
+            return toleration.value == taint.value
+        case "Gt":
+            return _compare(taint.value, (toleration.value,)) > 0
+        case "Lt":
+            return _compare(taint.value, (toleration.value,)) < 0
+    return False

@@ -1,0 +1,63 @@
+"""The shell scripts of the small containers beside the daemons."""
+
+from __future__ import annotations
+
+from slurm_operator.api import wellknown
+
+# A daemon writes its log into a pipe, and this prints what comes out, so that no file ever grows. The pipe is
+# open to every user of the pod: slurmctld runs as slurm, slurmd as root. cat holds it for writing as well, so
+# that it does not end with a writer: a daemon that writes when nobody reads would be killed by it.
+LOGFILE = """\
+trap 'exit 0' TERM
+trap 'exit 1' INT HUP
+mkdir -p "$(dirname "$SOCKET")"
+if ! [ -p "$SOCKET" ]; then
+  rm -rf "$SOCKET"
+  mkfifo -m 777 "$SOCKET"
+fi
+while :; do
+  cat <>"$SOCKET" &
+  wait $!
+  sleep 1 &
+  wait $!
+done
+"""
+
+# The kubelet exchanges the files of a volume through links in folders that start with two dots; slurmctld
+# reads the links outside of them. The first hash is taken before slurmctld starts, as sidecars come first: a
+# change in between is at worst one needless reconfigure, and never lost.
+RECONFIGURE = f"""\
+trap 'exit 0' TERM
+state() {{
+  find -L {wellknown.DIR_SLURM_ETC} -path '*/..*' -prune -o -type f -print0 \\
+    | sort -z | xargs -0 -r sha256sum | sha256sum
+}}
+known=$(state)
+while :; do
+  sleep 5 & wait $!
+  seen=$(state)
+  [ "$seen" = "$known" ] && continue
+  echo "the files in {wellknown.DIR_SLURM_ETC} changed: scontrol reconfigure"
+  until scontrol reconfigure; do
+    sleep 2 & wait $!
+  done
+  known=$seen
+done
+"""
+
+# sackd wants its files owned by the Slurm user and private, which a projected volume cannot give them.
+INITCONF = f"""\
+set -e
+cd {wellknown.DIR_SLURM_CONFIG}
+for file in *.conf *.key; do
+  [ -e "$file" ] || continue
+  mode=644
+  case "$file" in
+    {wellknown.FILE_SLURMDBD_CONF}|*.key) mode=600 ;;
+  esac
+  cp -L "$file" {wellknown.DIR_SLURM_ETC_INIT}/
+  chown {wellknown.SLURM_UID}:{wellknown.SLURM_GID} {wellknown.DIR_SLURM_ETC_INIT}/"$file"
+  chmod "$mode" {wellknown.DIR_SLURM_ETC_INIT}/"$file"
+done
+ls -l {wellknown.DIR_SLURM_ETC_INIT}
+"""

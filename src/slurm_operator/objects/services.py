@@ -1,0 +1,82 @@
+"""The Services in front of the daemons."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from slurm_operator.objects.desired import Manifest, invalid
+from slurm_operator.objects.pods import take
+
+if TYPE_CHECKING:
+    from slurm_operator.api.shared import ServiceSpec
+
+
+_SPEC = "spec.service.spec"
+
+
+def service(
+    metadata: dict[str, Any], wish: ServiceSpec, *, port_name: str, port: int, selector: dict[str, str]
+) -> Manifest:
+    """Return a Service: what the user wants of it, with our port behind the user's and our selector.
+
+    `externalIPs` is dropped: it would let whoever may edit the custom resource capture the traffic of others.
+    """
+    ports = [
+        *take(wish.spec, "ports", list, _SPEC),
+        {
+            "name": port_name,
+            "protocol": "TCP",
+            "port": wish.port or port,
+            "targetPort": port_name,
+            **({"nodePort": wish.node_port} if wish.node_port else {}),
+        },
+    ]
+    _check_ports(ports)
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            **{key: value for key, value in wish.spec.items() if key != "externalIPs" and value is not None},
+            "ports": ports,
+            "selector": take(wish.spec, "selector", dict, _SPEC) | selector,
+        },
+    }
+
+
+def headless_service(
+    metadata: dict[str, Any], *, port_name: str, port: int, selector: dict[str, str]
+) -> Manifest:
+    """Return a Service that only gives names to pods, ready or not."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "clusterIP": "None",
+            "publishNotReadyAddresses": True,
+            "ports": [{"name": port_name, "protocol": "TCP", "port": port, "targetPort": port_name}],
+            "selector": selector,
+        },
+    }
+
+
+def _check_ports(ports: list[Any]) -> None:
+    """Refuse ports of a user that collide with each other or with the daemon's, which stands last."""
+    names: set[Any] = set()
+    numbers: set[Any] = set()
+    for index, port in enumerate(ports):
+        where = f"{_SPEC}.ports[{index}]" if index < len(ports) - 1 else "spec.service.port"
+        if not isinstance(port, dict):
+            raise invalid(where, "must be a map")
+        name, number = port.get("name"), (port.get("port"), port.get("protocol") or "TCP")
+        if len(ports) > 1 and not name:
+            raise invalid(where, "has no name; with several ports each needs one")
+        if name in names:
+            raise invalid(
+                where, f"the name {name!r} is taken by another port; the daemon's own is added last"
+            )
+        if number in numbers:
+            raise invalid(where, f"port {number[0]} is there twice; the daemon's own is added last")
+        names.add(name)
+        numbers.add(number)

@@ -1,0 +1,321 @@
+"""Controller: what runs slurmctld.
+
+A StatefulSet with one pod, or several of which one is active and the others stand by. Two Services: a
+headless one that gives every pod a name, and the one that clients use, which leads to the active pod only.
+The ConfigMap with slurm.conf, and a ServiceMonitor where the Prometheus operator is installed.
+
+The Service finds the active pod by a label. With one slurmctld the label is in the pod template, so that the
+Service works while no operator runs; with standbys the operator moves it from pod to pod.
+
+slurmctld must be restarted, or told, when a file it reads changes. The annotations of its pods carry hashes:
+of the keys always, of all configuration files unless a sidecar tells slurmctld (`inplaceReconfigure`). They
+are computed from what is rendered here and from the content of the objects that are referred to, never from
+what a cache last saw of the ConfigMap, so that one change is one restart. Where nothing is referred to, the
+hash is the one that the Go operator computes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from slurm_operator.api import wellknown
+from slurm_operator.objects import config, labels, monitor, pods, scripts, services
+from slurm_operator.objects.desired import (
+    Assembly,
+    Desired,
+    Manifest,
+    Named,
+    Problem,
+    Reason,
+    gather,
+    invalid,
+)
+from slurm_operator.objects.references import References, data_checksum, files_checksum, jwt_field
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Controller
+    from slurm_operator.objects.config import Cluster
+    from slurm_operator.objects.references import Found
+
+_APP = labels.SLURMCTLD
+_JWKS_FIELD = "spec.jwksKeyRef"
+
+
+def references(controller: Controller) -> References:
+    """Return the objects whose content decides how slurmctld is configured and when it restarts."""
+    if controller.spec.external:
+        return References()
+    jwks = controller.spec.jwks_key_ref
+    keys = (controller.spec.slurm_key_ref, controller.jwt_key)
+    return References(
+        secrets=frozenset(key.name for key in keys if key is not None and key.name),
+        config_maps=frozenset(name for _, name in config.controller_config_maps(controller) if name)
+        | ({jwks.name} if jwks and jwks.name else frozenset()),
+    )
+
+
+def desired(cluster: Cluster, found: Found, *, service_monitors: bool) -> Desired:
+    """Return the children of a Controller; `service_monitors` says whether the cluster knows that kind."""
+    controller = cluster.controller
+    assembly = Assembly()
+    if cluster.accounting is None and controller.spec.accounting_ref is not None:
+        assembly.note([_no_accounting(controller.spec.accounting_ref.name)])
+    if controller.spec.external:
+        assembly.unwanted += [
+            Named("apps/v1", "StatefulSet", controller.workload_name),
+            Named("v1", "Service", controller.service_name),
+            Named("v1", "Service", controller.internal_service_name),
+        ]
+    else:
+        assembly.build(lambda: internal_service(controller))
+        assembly.build(lambda: service(controller))
+    assembly.build(lambda: config_map(cluster, found))
+    if not controller.spec.external:
+        assembly.build(lambda: stateful_set(cluster, found))
+    if service_monitors:
+        wish = controller.spec.metrics.service_monitor
+        if controller.spec.metrics.enabled and wish is not None and wish.enabled:
+            assembly.build(lambda: monitor.service_monitor(controller, wish))
+        else:
+            assembly.unwanted.append(monitor.named(controller))
+    return assembly.done()
+
+
+def _no_accounting(name: str) -> Problem:
+    return Problem(
+        Reason.MISSING_REFERENCE,
+        "spec.accountingRef",
+        f"Accounting {name!r} does not exist; create it. Until then no job is recorded",
+    )
+
+
+# -------------------------------------------------------------------------------------------------- Services
+
+
+def internal_service(controller: Controller) -> Manifest:
+    """Return the headless Service that gives each slurmctld pod its name."""
+    return services.headless_service(
+        labels.object_metadata(controller, _APP, controller.internal_service_name),
+        port_name=_APP.name,
+        port=config.controller_port(controller),
+        selector=labels.selector_labels(_APP, controller.metadata.name),
+    )
+
+
+def service(controller: Controller) -> Manifest:
+    """Return the Service that leads to the active slurmctld."""
+    wish = controller.spec.service
+    return services.service(
+        labels.object_metadata(controller, _APP, controller.service_name, wish.metadata),
+        wish,
+        port_name=_APP.name,
+        port=wellknown.PORT_SLURMCTLD,
+        selector={
+            **labels.selector_labels(_APP, controller.metadata.name),
+            wellknown.LABEL_CONTROLLER_ACTIVE: wellknown.TRUE,
+        },
+    )
+
+
+# ------------------------------------------------------------------------------------------------- ConfigMap
+
+
+def config_map(cluster: Cluster, found: Found) -> Manifest:
+    """Return the ConfigMap with slurm.conf."""
+    controller = cluster.controller
+    external = controller.spec.external
+    added = (controller.spec.template.metadata,) if external else ()
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": labels.object_metadata(
+            controller, _APP, controller.config_name, *added, inherit=not external
+        ),
+        "immutable": False,
+        "data": config.controller_files(cluster, found),
+    }
+
+
+def config_hash(cluster: Cluster, found: Found) -> str:
+    """Return the hash of every file that slurmctld reads besides its keys."""
+    controller = cluster.controller
+    files = config.controller_files(cluster, found)
+    rendered = data_checksum({name: text.encode() for name, text in files.items()})
+    referred = [
+        (f"{name}/{key}", content)
+        for where, name in sorted(config.controller_config_maps(controller), key=lambda item: item[1])
+        for key, content in sorted(found.config_map(name, where).items())
+    ]
+    jwks = controller.spec.jwks_key_ref
+    if jwks is not None:
+        referred.append((wellknown.FILE_JWKS, found.config_map_key(jwks, _JWKS_FIELD)))
+    return files_checksum([("", rendered.encode()), *referred]) if referred else rendered
+
+
+# ----------------------------------------------------------------------------------------------- StatefulSet
+
+
+def stateful_set(cluster: Cluster, found: Found) -> Manifest:
+    """Return the StatefulSet of slurmctld."""
+    controller = cluster.controller
+    template = controller.spec.template
+    claim = _claim_template(controller)
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": labels.object_metadata(controller, _APP, controller.workload_name, template.metadata),
+        "spec": {
+            "replicas": controller.replicas,
+            "revisionHistoryLimit": 0,
+            "serviceName": controller.internal_service_name,
+            "selector": {"matchLabels": labels.selector_labels(_APP, controller.metadata.name)},
+            "template": {
+                "metadata": _pod_metadata(cluster, found),
+                "spec": pods.pod_spec(_pod(controller), template),
+            },
+            **({"volumeClaimTemplates": [claim]} if claim else {}),
+        },
+    }
+
+
+def _pod_metadata(cluster: Cluster, found: Found) -> dict[str, Any]:
+    controller = cluster.controller
+    spec = controller.spec
+    key, jwt = spec.slurm_key_ref, controller.jwt_key
+    annotations = gather(
+        {
+            wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
+            wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
+            wellknown.ANNOTATION_SLURM_CONFIG_HASH: lambda: config_hash(cluster, found),
+        }
+    )
+    if spec.inplace_reconfigure:  # asked for all the same: missing files must hold the pods back
+        del annotations[wellknown.ANNOTATION_SLURM_CONFIG_HASH]
+    metadata = pods.template_metadata(controller, _APP, controller.workload_name, spec.template, annotations)
+    if controller.replicas == 1:
+        metadata["labels"][wellknown.LABEL_CONTROLLER_ACTIVE] = wellknown.TRUE
+    return metadata
+
+
+def _pod(controller: Controller) -> dict[str, Any]:
+    spec = controller.spec
+    sidecars = [pods.container(_logfile(), spec.logfile, "spec.logfile")]
+    if spec.inplace_reconfigure:
+        sidecars.insert(0, pods.container(_reconfigure(), spec.reconfigure, "spec.reconfigure"))
+    return {
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "labelSelector": {
+                            "matchLabels": labels.selector_labels(_APP, controller.metadata.name)
+                        },
+                        "topologyKey": "kubernetes.io/hostname",
+                    }
+                ]
+            }
+        },
+        "automountServiceAccountToken": False,
+        "securityContext": pods.run_as(
+            wellknown.SLURM_UID, wellknown.SLURM_GID, fs_group=wellknown.SLURM_GID
+        ),
+        "initContainers": sidecars,
+        "containers": [pods.container(_slurmctld(controller), spec.slurmctld, "spec.slurmctld")],
+        "volumes": [
+            pods.projected_volume(
+                wellknown.VOLUME_SLURM_ETC,
+                pods.MODE_SLURM_ETC,
+                {"configMap": {"name": controller.config_name}},
+                pods.secret_file(spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.secret_file(controller.jwt_key, wellknown.FILE_JWT_KEY),
+                *(
+                    {"configMap": {"name": name}}
+                    for name in sorted({name for _, name in config.controller_config_maps(controller)})
+                ),
+                pods.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
+            ),
+            pods.memory_volume(wellknown.VOLUME_LOGFILE),
+            pods.memory_volume(wellknown.VOLUME_RUN),
+            {"name": wellknown.VOLUME_AUTHSOCKET, "emptyDir": {}},
+            *_state_volume(controller),
+        ],
+    }
+
+
+def _slurmctld(controller: Controller) -> dict[str, Any]:
+    alive = pods.http_probe(wellknown.PATH_LIVEZ, _APP.name)
+    # A standby is not ready to serve, and yet must count as ready, or the next one would never be started.
+    ready = alive if controller.replicas > 1 else pods.http_probe(wellknown.PATH_READYZ, _APP.name)
+    return {
+        "name": _APP.name,
+        "ports": [
+            {"name": _APP.name, "containerPort": config.controller_port(controller), "protocol": "TCP"}
+        ],
+        "startupProbe": pods.patient(alive),
+        "livenessProbe": pods.patient(alive),
+        "readinessProbe": ready,
+        "securityContext": pods.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
+        "volumeMounts": [
+            {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
+            {"name": wellknown.VOLUME_RUN, "mountPath": wellknown.DIR_RUN},
+            {"name": wellknown.VOLUME_STATESAVE, "mountPath": config.state_directory(controller)},
+            {"name": wellknown.VOLUME_AUTHSOCKET, "mountPath": wellknown.DIR_AUTHSOCKET},
+            {"name": wellknown.VOLUME_LOGFILE, "mountPath": wellknown.DIR_SLURM_LOG},
+        ],
+    }
+
+
+def _reconfigure() -> dict[str, Any]:
+    return {
+        "name": wellknown.CONTAINER_RECONFIGURE,
+        "restartPolicy": "Always",
+        "command": ["tini", "-g", "--", "bash", "-c", scripts.RECONFIGURE],
+        "volumeMounts": [
+            {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
+            {"name": wellknown.VOLUME_AUTHSOCKET, "mountPath": wellknown.DIR_AUTHSOCKET, "readOnly": True},
+        ],
+    }
+
+
+def _logfile() -> dict[str, Any]:
+    return pods.logfile(f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMCTLD_LOG}")
+
+
+# ----------------------------------------------------------------------------------------------------- state
+
+
+def _state_volume(controller: Controller) -> list[dict[str, Any]]:
+    """Return the volume with slurmctld's state, unless the StatefulSet makes a claim for it."""
+    persistence = controller.spec.persistence
+    if controller.replicas > 1 and not controller.claim_in_use:
+        raise invalid(
+            "spec.persistence.existingClaim",
+            "must name a claim with the access mode ReadWriteMany, while spec.persistence.enabled is true: "
+            "with spec.ha.enabled all slurmctlds share one volume",
+        )
+    if controller.claim_in_use:
+        return [
+            {
+                "name": wellknown.VOLUME_STATESAVE,
+                "persistentVolumeClaim": {"claimName": controller.claim_in_use},
+            }
+        ]
+    return [] if persistence.enabled else [{"name": wellknown.VOLUME_STATESAVE, "emptyDir": {}}]
+
+
+def _claim_template(controller: Controller) -> dict[str, Any] | None:
+    """Return the claim that the StatefulSet makes, with what the API server insists on filled in."""
+    if not controller.persistence_enabled or controller.claim_in_use:
+        return None
+    spec = controller.spec.persistence.claim_spec()
+    requests = spec.get("resources", {}).get("requests", {})
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": wellknown.VOLUME_STATESAVE, "namespace": controller.metadata.namespace},
+        "spec": {
+            **spec,
+            "accessModes": spec.get("accessModes") or ["ReadWriteOnce"],
+            "resources": {**spec.get("resources", {}), "requests": {"storage": "4Gi", **requests}},
+        },
+    }

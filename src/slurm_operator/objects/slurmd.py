@@ -1,0 +1,290 @@
+"""NodeSet: the pod of a worker, in which slurmd and the jobs run.
+
+Everything that all workers of a NodeSet have in common is built once, as a `WorkerTemplate`; `pod` then gives
+it a name, a hostname, volumes and a place. So a thousand pods cost one merge of the user's wishes, not a
+thousand. The pods share the parts that do not differ, and are not to be changed.
+
+Nothing of this goes into the revision of a NodeSet (`slurmd_revision`): another version of the operator may
+build other pods from the same spec, and that alone replaces no worker. What a worker reads only once, though,
+must reach it some day: the pods carry hashes of the key and of the files for SSH, and `content_changed` tells
+when one of them is not what it was when the pod was made.
+
+If something that a pod needs is missing there is no template at all, and the reason is raised. A pod with
+less in it is never made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.shared import ConfigMapKeySelector
+from slurm_operator.objects import config, labels, nodefit, pods, slurmd_conf, slurmd_shared
+from slurm_operator.objects.desired import Manifest, Unbuildable, gather
+from slurm_operator.objects.references import References, checksum
+from slurm_operator.objects.slurmd_claims import claim_volumes
+from slurm_operator.objects.slurmd_identity import SLURMD, Worker, identity_labels
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.api import Controller, NodeSet
+    from slurm_operator.objects.references import Found
+
+_KEY_FIELD = "spec.slurmKeyRef of the Controller"
+_SSSD_FIELD = "spec.ssh.sssdConfRef"
+_SSH_PORT_NAME = "ssh"
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
+
+# Jobs of a pod that ends should not wait for Slurm to find out by itself, so slurmd's node goes down first.
+# The reason is the only mark of whose drain a drain is. So on a node that is drained it stays as it is, and
+# if there is none, the one given does not say that it is ours: we would end the drain.
+_TERMINATING = "Pod is terminating"
+PRE_STOP: Final = f"""\
+node=$(hostname)
+reason='{wellknown.REASON_PREFIX}{_TERMINATING}'
+known=$(timeout 5 scontrol show node "$node" 2>/dev/null)
+state=$(printf '%s\\n' "$known" | sed -n 's/^ *State=\\([^ ]*\\).*/\\1/p')
+case $state in
+  *DRAIN*|*FAIL*)
+    given=$(printf '%s\\n' "$known" | sed -n 's/^ *Reason=\\(.*\\) \\[[^]]*\\]$/\\1/p')
+    reason=${{given:-{_TERMINATING}}}
+    ;;
+esac
+exec scontrol update NodeName="$node" State=DOWN Reason="$reason"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTemplate:
+    """What the workers of a NodeSet have in common; `hashes` are those of what they read only once."""
+
+    nodeset: NodeSet
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    hashes: Mapping[str, str]
+    spec: Mapping[str, Any]
+
+
+def references(nodeset: NodeSet, controller: Controller | None) -> References:
+    """Return the objects whose content a worker reads only once, when it starts."""
+    ssh = nodeset.spec.ssh
+    names = (
+        controller.slurm_key_name if controller else "",
+        ssh.sssd_conf_ref.name if ssh.enabled else "",
+    )
+    return References(secrets=frozenset(filter(None, names)))
+
+
+def worker_template(
+    nodeset: NodeSet, controller: Controller, found: Found, *, cluster_domain: str
+) -> WorkerTemplate:
+    """Return what all workers of a NodeSet have in common."""
+    hashes = _hashes(nodeset, controller, found)
+    template = nodeset.spec.template
+    metadata = pods.template_metadata(nodeset, SLURMD, nodeset.metadata.name, template, hashes)
+    spec = pods.pod_spec(_pod(nodeset, controller), template)
+    return WorkerTemplate(
+        nodeset=nodeset,
+        labels={**metadata["labels"], wellknown.LABEL_CLUSTER: nodeset.spec.controller_ref.name},
+        annotations=metadata["annotations"],
+        hashes=hashes,
+        spec={**spec, "dnsConfig": _dns(spec, nodeset.worker_service_fqdn(cluster_domain))},
+    )
+
+
+def content_changed(annotations: Mapping[str, str], hashes: Mapping[str, str]) -> bool:
+    """Tell whether a pod with these annotations was made from other contents than those of these hashes.
+
+    A hash that a pod lacks, because an older operator made it, tells nothing and changes nothing.
+    """
+    return any(annotations.get(name, value) != value for name, value in hashes.items())
+
+
+def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
+    """Return the pod of one worker; `revision` is the hash of the revision that it is made from."""
+    nodeset, spec = template.nodeset, template.spec
+    annotations = dict(template.annotations)
+    if worker.topology is not None:
+        # Known before the pod is scheduled, so that slurmd has it from its first start.
+        annotations[wellknown.ANNOTATION_TOPOLOGY] = worker.topology or annotations.get(
+            wellknown.ANNOTATION_TOPOLOGY, ""
+        )
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": worker.name,
+            "generateName": nodeset.pod_generate_name,
+            "namespace": nodeset.metadata.namespace,
+            "labels": {
+                **template.labels,
+                **identity_labels(worker, host_network=bool(spec.get("hostNetwork"))),
+                wellknown.LABEL_REVISION_HASH: revision,
+            },
+            "annotations": annotations,
+            "ownerReferences": [labels.owner_reference(nodeset)],
+        },
+        "spec": {
+            **_placed(spec, worker.node),
+            "hostname": worker.hostname,
+            "volumes": claim_volumes(nodeset, worker.claim_identity, spec.get("volumes", [])),
+        },
+    }
+
+
+def _placed(spec: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Bind a pod to a machine, by the way of the scheduler, which minds room and taints there."""
+    if not node:
+        return dict(spec)
+    this = {
+        "nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}]
+    }
+    affinity = spec.get("affinity", {})
+    node_affinity = {**affinity.get("nodeAffinity", {}), _REQUIRED: this}
+    return {
+        **{name: value for name, value in spec.items() if name != "nodeName"},
+        "affinity": {**affinity, "nodeAffinity": node_affinity},
+    }
+
+
+# -------------------------------------------------------------------------------------------------- template
+
+
+def _hashes(nodeset: NodeSet, controller: Controller, found: Found) -> dict[str, str]:
+    key, ssh = controller.spec.slurm_key_ref, nodeset.spec.ssh
+    builders = {wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, _KEY_FIELD)}
+    if ssh.enabled:
+        text = slurmd_shared.sshd_config(nodeset)
+        builders[wellknown.ANNOTATION_SSHD_CONF_HASH] = lambda: checksum(text.encode())
+        builders[wellknown.ANNOTATION_SSSD_CONF_HASH] = lambda: _sssd_hash(nodeset, found)
+    return gather(builders)
+
+
+def _sssd_hash(nodeset: NodeSet, found: Found) -> str:
+    ref = nodeset.spec.ssh.sssd_conf_ref
+    try:
+        return checksum(found.secret_key(ref, _SSSD_FIELD))
+    except Unbuildable:
+        if not ref.optional:
+            raise
+        return ""
+
+
+def _dns(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
+    """Add the domain in which workers find each other to those that the user wants searched."""
+    where = "spec.template.spec.dnsConfig"
+    wish = pods.take(spec, "dnsConfig", dict, "spec.template.spec")
+    searches = pods.take(wish, "searches", list, where)
+    return {**wish, "searches": [*(item for item in searches if item != domain), domain]}
+
+
+def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
+    spec = nodeset.spec
+    log = f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMD_LOG}"
+    return {
+        **({} if spec.oversubscribe_node else {"affinity": _ALONE}),
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "subdomain": nodeset.worker_service_name,
+        "tolerations": nodefit.tolerations(nodeset),
+        "initContainers": [pods.container(pods.logfile(log), spec.logfile, "spec.logfile")],
+        "containers": [pods.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
+        "volumes": [
+            pods.projected_volume(
+                wellknown.VOLUME_SLURM_ETC,
+                pods.MODE_PRIVATE,
+                pods.secret_file(controller.spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+            ),
+            pods.memory_volume(wellknown.VOLUME_LOGFILE),
+            *(_ssh_volumes(nodeset) if spec.ssh.enabled else ()),
+        ],
+    }
+
+
+def _ssh_volumes(nodeset: NodeSet) -> list[dict[str, Any]]:
+    sshd = ConfigMapKeySelector(name=nodeset.ssh_config_name, key=wellknown.FILE_SSHD_CONFIG)
+    return [
+        pods.projected_volume(
+            wellknown.VOLUME_SSH_CONFIG,
+            pods.MODE_PRIVATE,
+            pods.config_map_file(sshd, wellknown.FILE_SSHD_CONFIG, pods.MODE_PRIVATE),
+        ),
+        pods.projected_volume(
+            wellknown.VOLUME_SSSD_CONF,
+            pods.MODE_PRIVATE,
+            pods.secret_file(nodeset.spec.ssh.sssd_conf_ref, wellknown.FILE_SSSD_CONF, pods.MODE_PRIVATE),
+        ),
+    ]
+
+
+def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
+    alive = pods.http_probe(wellknown.PATH_LIVEZ, SLURMD.name)
+    ssh = nodeset.spec.ssh.enabled
+    return {
+        "name": SLURMD.name,
+        "args": [
+            "-Z",
+            "--conf-server",
+            config.conf_server(controller),
+            "--conf",
+            slurmd_conf.node_conf(nodeset),
+        ],
+        "env": [
+            {
+                "name": slurmd_conf.ENV_TOPOLOGY,
+                "valueFrom": {
+                    "fieldRef": {"fieldPath": f"metadata.annotations['{wellknown.ANNOTATION_TOPOLOGY}']"}
+                },
+            },
+            *slurmd_conf.resource_environment(nodeset),
+        ],
+        "ports": [
+            {"name": SLURMD.name, "containerPort": wellknown.PORT_SLURMD, "protocol": "TCP"},
+            *((_SSH_PORT,) if ssh else ()),
+        ],
+        "startupProbe": pods.patient(alive),
+        "livenessProbe": pods.patient(alive),
+        "readinessProbe": pods.http_probe(wellknown.PATH_READYZ, SLURMD.name),
+        "lifecycle": {"preStop": {"exec": {"command": ["/usr/bin/sh", "-c", PRE_STOP]}}},
+        "securityContext": {"privileged": True, "capabilities": {"add": list(_CAPABILITIES)}},
+        "volumeMounts": [
+            {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
+            {"name": wellknown.VOLUME_LOGFILE, "mountPath": wellknown.DIR_SLURM_LOG},
+            *(_SSH_MOUNTS if ssh else ()),
+        ],
+    }
+
+
+# A worker takes its machine for its own, and keeps other workers away from it.
+_ALONE: Final[dict[str, Any]] = {
+    "podAntiAffinity": {
+        _REQUIRED: [
+            {
+                "labelSelector": {
+                    "matchExpressions": [
+                        {"key": wellknown.LABEL_APP_NAME, "operator": "In", "values": [SLURMD.name]}
+                    ]
+                },
+                "topologyKey": "kubernetes.io/hostname",
+            }
+        ]
+    }
+}
+_SSH_PORT: Final = {"name": _SSH_PORT_NAME, "containerPort": wellknown.PORT_SSH, "protocol": "TCP"}
+_SSH_MOUNTS: Final = (
+    {
+        "name": wellknown.VOLUME_SSH_CONFIG,
+        "mountPath": f"{wellknown.DIR_SSH}/{wellknown.FILE_SSHD_CONFIG}",
+        "subPath": wellknown.FILE_SSHD_CONFIG,
+        "readOnly": True,
+    },
+    {
+        "name": wellknown.VOLUME_SSSD_CONF,
+        "mountPath": wellknown.PATH_SSSD_CONF,
+        "subPath": wellknown.FILE_SSSD_CONF,
+        "readOnly": True,
+    },
+)

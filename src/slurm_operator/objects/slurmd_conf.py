@@ -1,0 +1,118 @@
+"""What slurmd is told about its node: the argument of `--conf`, and what it may use.
+
+The argument is a contract with the images. Their entrypoint hands it to a shell once more, so it carries its
+own quotes: everything stands between single quotes, except the topology, which the shell takes from the
+environment, and which reaches it there from an annotation of the pod:
+
+    'Features=gpu Gres=gpu:8 Weight=10 Topology='"$SLINKY_TOPOLOGY"''
+
+A value of the user may use the same trick, `'"$NAME"'`. Any other single quote is refused: it would end the
+argument, and what follows would be read as commands.
+
+Names of options come in any case and are written with a capital; options given twice are joined by commas.
+They are sorted, but the topology is last. Where nobody gave one it is empty, and slurmd takes what follows an
+empty value for the value: `Topology= Weight=10` is the topology `Weight=10`, and an invalid registration.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.kube.semantics import canonical_quantity
+from slurm_operator.objects.desired import invalid
+from slurm_operator.objects.pods import take
+
+if TYPE_CHECKING:
+    from slurm_operator.api import NodeSet
+
+ENV_TOPOLOGY: Final = "SLINKY_TOPOLOGY"
+ENV_CPUS: Final = "POD_CPUS"
+ENV_MEMORY: Final = "POD_MEMORY"
+
+_WHERE = "spec.extraConf"
+_TOPOLOGY = "Topology"
+# Slurm knows the option under both names.
+_FEATURES = ("Feature", "Features")
+_FEATURE = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
+# Out of the single quotes and back again, with something in double quotes for the shell to fill in.
+_FILLED_IN = re.compile(r"""'"[^'"`\\]*"'""")
+_MIB = 1024 * 1024
+
+
+def node_conf(nodeset: NodeSet) -> str:
+    """Return the argument of slurmd's `--conf`, in the quotes that the images expect."""
+    options = _options(nodeset.spec.extra_conf)
+    if not _FEATURE.fullmatch(nodeset.slurm_name):
+        raise invalid(
+            "spec.template.spec.hostname",
+            f"{nodeset.slurm_name!r} would be the name of a feature in Slurm; use letters, digits and dashes",
+        )
+    features = {nodeset.slurm_name}
+    for name in _FEATURES:
+        features.update(item for value in options.pop(name, ()) for item in value.split(",") if item)
+    values = {
+        _TOPOLOGY: f"'\"${ENV_TOPOLOGY}\"'",
+        **{name: ",".join(given) for name, given in options.items()},
+        "Features": ",".join(sorted(features)),
+    }
+    names = sorted(values, key=lambda name: (name == _TOPOLOGY, name))
+    return "'" + " ".join(f"{name}={values[name]}" for name in names) + "'"
+
+
+def _options(extra: str) -> dict[str, list[str]]:
+    options: defaultdict[str, list[str]] = defaultdict(list)
+    for item in extra.split():
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise invalid(
+                _WHERE,
+                f"{item!r} is not of the form Option=value; blanks separate options, so none may contain one",
+            )
+        if "'" in _FILLED_IN.sub("", item):
+            raise invalid(_WHERE, f"{item!r} has a single quote, which would end the argument of slurmd")
+        options[name.capitalize()].append(value)
+    return dict(options)
+
+
+# -------------------------------------------------------------------------------------------------- resources
+
+
+def resource_environment(nodeset: NodeSet) -> list[dict[str, Any]]:
+    """Return the variables from which slurmd learns what it may use; 0 stands for no limit.
+
+    CPUs are rounded up, because Slurm counts whole ones; memory is rounded down, because Slurm hands out all
+    that it is told of.
+    """
+    cpus, cpu_field = _limit(nodeset, "cpu")
+    memory, memory_field = _limit(nodeset, "memory")
+    return [
+        {"name": ENV_CPUS, "value": _whole(cpus, 1, ROUND_CEILING, cpu_field)},
+        {"name": ENV_MEMORY, "value": _whole(memory, _MIB, ROUND_FLOOR, memory_field)},
+    ]
+
+
+def _limit(nodeset: NodeSet, resource: str) -> tuple[Any, str]:
+    """Return a limit of the container slurmd, wherever it is set, else of the pod, and the field it is in."""
+    pod, where = nodeset.spec.template.spec, "spec.template.spec"
+    places = [
+        (item, f"{where}.containers[{index}]")
+        for index, item in enumerate(take(pod, "containers", list, where))
+        if isinstance(item, dict) and item.get("name") == wellknown.APP_SLURMD
+    ]
+    for holder, field in (*places, (nodeset.spec.slurmd, "spec.slurmd"), (pod, where)):
+        limits = take(take(holder, "resources", dict, field), "limits", dict, f"{field}.resources")
+        if limits.get(resource) is not None:
+            return limits[resource], f"{field}.resources.limits.{resource}"
+    return 0, ""
+
+
+def _whole(quantity: Any, unit: int, rounding: str, where: str) -> str:
+    try:
+        amount = Decimal(str(canonical_quantity(quantity)))
+        return format((amount / unit).to_integral_value(rounding), "f")
+    except InvalidOperation:
+        raise invalid(where, f"{quantity!r} is no quantity; write a number such as 4, 500m or 16Gi") from None

@@ -1,0 +1,156 @@
+"""Accounting: what runs slurmdbd.
+
+A StatefulSet with one pod, its Service, and a Secret with slurmdbd.conf, which contains the password of the
+database. An external slurmdbd needs none of these: slurm.conf leads to it directly.
+"""
+
+from __future__ import annotations
+
+import base64
+from typing import TYPE_CHECKING, Any
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.shared import SecretKeySelector
+from slurm_operator.objects import config, labels, pods, services
+from slurm_operator.objects.desired import Assembly, Desired, Manifest, Named, gather
+from slurm_operator.objects.references import References, checksum, files_checksum, jwt_field
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Accounting
+    from slurm_operator.objects.references import Found
+
+_APP = labels.SLURMDBD
+
+
+def references(accounting: Accounting) -> References:
+    """Return the objects whose content decides how slurmdbd is configured and when it restarts."""
+    if accounting.spec.external:
+        return References()
+    jwks = accounting.spec.jwks_key_ref
+    keys = (
+        accounting.spec.slurm_key_ref,
+        accounting.jwt_key,
+        accounting.spec.storage_config.password_key_ref,
+    )
+    return References(
+        secrets=frozenset(key.name for key in keys if key is not None and key.name),
+        config_maps=frozenset({jwks.name} if jwks and jwks.name else ()),
+    )
+
+
+def desired(accounting: Accounting, found: Found) -> Desired:
+    """Return the children of an Accounting."""
+    assembly = Assembly()
+    if accounting.spec.external:
+        assembly.unwanted += [
+            Named("apps/v1", "StatefulSet", accounting.workload_name),
+            Named("v1", "Service", accounting.service_name),
+            Named("v1", "Secret", accounting.config_name),
+        ]
+        return assembly.done()
+    assembly.build(lambda: service(accounting))
+    assembly.build(lambda: config_secret(accounting, found))
+    assembly.build(lambda: stateful_set(accounting, found))
+    return assembly.done()
+
+
+def service(accounting: Accounting) -> Manifest:
+    """Return the Service in front of slurmdbd."""
+    wish = accounting.spec.service
+    return services.service(
+        labels.object_metadata(accounting, _APP, accounting.service_name, wish.metadata),
+        wish,
+        port_name=_APP.name,
+        port=wellknown.PORT_SLURMDBD,
+        selector=labels.selector_labels(_APP, accounting.metadata.name),
+    )
+
+
+def config_secret(accounting: Accounting, found: Found) -> Manifest:
+    """Return the Secret with slurmdbd.conf."""
+    text = config.slurmdbd_conf(accounting, found)
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": labels.object_metadata(accounting, _APP, accounting.config_name),
+        "immutable": False,
+        "data": {wellknown.FILE_SLURMDBD_CONF: base64.b64encode(text.encode()).decode()},
+    }
+
+
+def config_hash(accounting: Accounting, found: Found) -> str:
+    """Return the hash of every file that slurmdbd reads besides its keys."""
+    rendered = checksum(config.slurmdbd_conf(accounting, found).encode())
+    jwks = accounting.spec.jwks_key_ref
+    if jwks is None:
+        return rendered
+    content = found.config_map_key(jwks, "spec.jwksKeyRef")
+    return files_checksum([("", rendered.encode()), (wellknown.FILE_JWKS, content)])
+
+
+def stateful_set(accounting: Accounting, found: Found) -> Manifest:
+    """Return the StatefulSet of slurmdbd."""
+    spec = accounting.spec
+    key, jwt = spec.slurm_key_ref, accounting.jwt_key
+    hashes = gather(
+        {
+            wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
+            wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
+            wellknown.ANNOTATION_SLURMDBD_CONF_HASH: lambda: config_hash(accounting, found),
+        }
+    )
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": labels.object_metadata(
+            accounting, _APP, accounting.workload_name, spec.template.metadata
+        ),
+        "spec": {
+            "replicas": 1,
+            "revisionHistoryLimit": 0,
+            "podManagementPolicy": "Parallel",
+            "serviceName": accounting.service_name,
+            "selector": {"matchLabels": labels.selector_labels(_APP, accounting.metadata.name)},
+            "template": {
+                "metadata": pods.template_metadata(
+                    accounting, _APP, accounting.workload_name, spec.template, hashes
+                ),
+                "spec": pods.pod_spec(_pod(accounting), spec.template),
+            },
+        },
+    }
+
+
+def _pod(accounting: Accounting) -> dict[str, Any]:
+    spec = accounting.spec
+    conf = SecretKeySelector(name=accounting.config_name, key=wellknown.FILE_SLURMDBD_CONF)
+    return {
+        "automountServiceAccountToken": False,
+        "securityContext": pods.run_as(
+            wellknown.SLURM_UID, wellknown.SLURM_GID, fs_group=wellknown.SLURM_GID
+        ),
+        "containers": [pods.container(_SLURMDBD, spec.slurmdbd, "spec.slurmdbd")],
+        "volumes": [
+            pods.projected_volume(
+                wellknown.VOLUME_SLURM_ETC,
+                pods.MODE_PRIVATE,
+                pods.secret_file(conf, wellknown.FILE_SLURMDBD_CONF),
+                pods.secret_file(spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.secret_file(accounting.jwt_key, wellknown.FILE_JWT_KEY),
+                pods.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
+            ),
+            pods.memory_volume(wellknown.VOLUME_RUN),
+        ],
+    }
+
+
+_SLURMDBD: dict[str, Any] = {
+    "name": _APP.name,
+    "ports": [{"name": _APP.name, "containerPort": wellknown.PORT_SLURMDBD, "protocol": "TCP"}],
+    "readinessProbe": pods.tcp_probe(wellknown.PORT_SLURMDBD),
+    "securityContext": pods.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
+    "volumeMounts": [
+        {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
+        {"name": wellknown.VOLUME_RUN, "mountPath": wellknown.DIR_RUN},
+    ],
+}

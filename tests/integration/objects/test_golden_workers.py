@@ -1,0 +1,89 @@
+"""What we make from NodeSets beside what the reference made, both with the defaults of a real API server."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.objects.slurmd import PRE_STOP
+from tests.fixtures.golden import CASES, Case
+from tests.integration.objects.comparison import comparable, defaulted, differences
+from tests.unit.objects.goldens import world
+from tests.unit.objects.workers import made_from
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kubebox import Box
+    from slurm_operator.objects.desired import Manifest
+
+_ANNOTATIONS = "metadata.annotations"
+_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"  # the hash of no content
+# What is better than in the reference, and where it shows.
+_KEY_HASH = f"{_ANNOTATIONS}.slinky.slurm.net/slurm-key-hash: only ours"
+_NO_SSH = [
+    f"{_ANNOTATIONS}.slinky.slurm.net/{name}-conf-hash: only theirs: {_NOTHING!r}"
+    for name in ("sshd", "sssd")
+]
+_PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (1, 2)]
+_TOPOLOGY = "Topology='\"$SLINKY_TOPOLOGY\"'"
+_LAST, _SORTED = (
+    f"'Features=a100,gpu,nvlink Gres=gpu:8 {rest}'"
+    for rest in (f"Weight=10 {_TOPOLOGY}", f"{_TOPOLOGY} Weight=10")
+)
+WANTED = {
+    "06-nodeset-rich": [_KEY_HASH, f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}"],
+    "07-daemonset": [_KEY_HASH, *_NO_SSH, *_PATIENCE],
+}
+_USUAL = [_KEY_HASH, *_NO_SSH]
+_OUR_TOLERATION = {"effect": "NoExecute", "key": "nodeset.slinky.slurm.net/worker", "operator": "Equal"}
+
+
+def _expected(case: Case) -> dict[tuple[str, str], Manifest]:
+    """Return what the recording has of NodeSets; revisions are compared to the byte elsewhere."""
+    return {
+        (item["kind"], item["metadata"]["name"]): item
+        for item in case.made
+        if item["kind"] != "ControllerRevision"
+        and any(owner["kind"] == "NodeSet" for owner in item["metadata"].get("ownerReferences", ()))
+    }
+
+
+def _settle(ours: Manifest, golden: Manifest) -> None:
+    """Make equal what has to differ: another script, what is done to a pod later, our toleration on top."""
+    for name in ("serviceAccount", "serviceAccountName"):
+        assert golden["spec"].pop(name) == "default"  # admission that the API server of the tests lacks
+    command = ours["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    theirs = golden["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
+    assert command == [*theirs[:-1], PRE_STOP]
+    command[-1] = theirs[-1]
+    topology = "topology.slinky.slurm.net/spec"
+    if topology not in ours["metadata"]["annotations"]:  # copied from the machine, once it is known
+        golden["metadata"]["annotations"].pop(topology, None)
+    if _OUR_TOLERATION not in golden["spec"]["tolerations"]:
+        ours["spec"]["tolerations"].remove(_OUR_TOLERATION)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["01-minimal", "02-accounting", "04-config-merge", "06-nodeset-rich", "07-daemonset", "08-external"],
+)
+def test_children_are_those_of_the_reference(
+    name: str, kube_box: Box, kube_namespace: str, tmp_path: Path
+) -> None:
+    """Each object equals the recorded one, except for the listed improvements, none missing, none extra."""
+    (case,) = (case for case in CASES if case.name == name)
+    rendered = made_from(world(case, kube_namespace))
+    expected = _expected(case)
+    assert {(item["kind"], item["metadata"]["name"]) for item in rendered} == expected.keys()
+    stored = defaulted(kube_box, tmp_path, kube_namespace, rendered)
+    for item, answer in zip(rendered, stored, strict=True):
+        key = (item["kind"], item["metadata"]["name"])
+        ours = comparable(answer, item, kube_namespace)
+        golden = comparable(expected[key], item, "NS")
+        if item["kind"] == "Pod":
+            _settle(ours, golden)
+        wanted = WANTED.get(name, _USUAL) if item["kind"] == "Pod" else []
+        assert list(differences(ours, golden)) == wanted, json.dumps(key)

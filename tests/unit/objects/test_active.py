@@ -1,0 +1,63 @@
+"""Which slurmctld pod gets the label that the clients' Service looks for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from slurm_operator.objects.active import active_pod, relabel
+from slurm_operator.slurm.model import Ping
+from tests.unit.objects.making import controller
+
+HA = controller(ha={"enabled": True, "backups": 2}, persistence={"existingClaim": "c"})
+PODS = [HA.pod_name(ordinal) for ordinal in range(3)]
+
+
+def _pings(*responding: int) -> list[Ping]:
+    return [Ping(hostname=name, responding=index in responding) for index, name in enumerate(PODS)]
+
+
+@pytest.mark.parametrize(
+    ("responding", "active"), [((0, 1, 2), 0), ((1, 2), 1), ((2,), 2), ((0, 2), 0), ((), None)]
+)
+def test_difference_6_the_first_that_responds_is_active(
+    responding: tuple[int, ...], active: int | None
+) -> None:
+    """The slurmctld in charge is the first that responds; when none does, nobody knows."""
+    assert active_pod(HA, _pings(*responding)) == (None if active is None else PODS[active])
+
+
+def test_difference_6_pods_are_known_by_host_name() -> None:
+    """The order of the pings does not matter, nor do hosts that are none of our pods."""
+    pings = [Ping(hostname="elsewhere", responding=True), *reversed(_pings(1, 2))]
+    assert active_pod(HA, pings) == PODS[1]
+
+
+def test_the_new_pod_is_labelled_before_the_old_one_is_not() -> None:
+    """On a failover the label is set first and taken away second."""
+    assert list(relabel({PODS[0]: True, PODS[1]: False}, PODS[1]).items()) == [
+        (PODS[1], True),
+        (PODS[0], False),
+    ]
+
+
+@given(st.dictionaries(st.sampled_from(PODS), st.booleans()), st.sampled_from([*PODS, None, "elsewhere"]))
+def test_difference_6_the_service_is_never_emptied(labelled: dict[str, bool], active: str | None) -> None:
+    """At every step of a change at least as many pods serve as one, if one did or one exists at the end."""
+    now = dict(labelled)
+    for name, label in relabel(labelled, active).items():
+        had_some = any(now.values())
+        now[name] = label
+        assert any(now.values()) or not had_some
+    assert any(now.values()) == bool(labelled)
+    if active in labelled:
+        assert [name for name, label in now.items() if label] == [active]
+    assert relabel(now, active) == {}
+
+
+def test_unknown_moves_nothing() -> None:
+    """When nobody says who is active, the label stays where it is; without any, the first pod serves."""
+    assert relabel({PODS[0]: False, PODS[1]: True}, None) == {}
+    assert relabel(dict.fromkeys(PODS, False), None) == {PODS[0]: True}
+    assert relabel({}, PODS[0]) == {}

@@ -1,0 +1,207 @@
+"""Slurm's configuration files as custom resources describe them, beside those that the reference wrote."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import msgspec
+import pytest
+
+from slurm_operator.api import Controller
+from slurm_operator.kube.models import Secret
+from slurm_operator.objects import config
+from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.desired import Reason, Unbuildable
+from slurm_operator.objects.references import Found
+from tests.unit.objects.goldens import WORLDS, World
+from tests.unit.objects.making import accounting, controller, found, node_set
+
+WITH_CONTROLLER = [world for world in WORLDS.values() if world.all(Controller)]
+PLAIN = WORLDS["01-minimal"]
+
+
+def _slurm_conf(cluster: Cluster, found: Found | None = None) -> list[str]:
+    return config.controller_files(cluster, found or Found())["slurm.conf"].splitlines()
+
+
+def _password(value: bytes) -> Found:
+    return Found({"db": Secret(data={"password": value})})
+
+
+# ---------------------------------------------------------------------------------------------------- golden
+
+
+@pytest.mark.parametrize("world", WITH_CONTROLLER, ids=lambda world: world.case.name)
+def test_files_of_the_reference(world: World) -> None:
+    """The ConfigMap of a Controller has the files that the reference wrote, equal to the byte."""
+    files = config.controller_files(world.cluster, world.found)
+    assert files == world.data("ConfigMap", world.controller.config_name)
+
+
+def test_slurmdbd_conf_of_the_reference() -> None:
+    """The slurmdbd.conf of an Accounting is the one that the reference wrote, equal to the byte."""
+    world = WORLDS["02-accounting"]
+    (records,) = world.accountings
+    text = config.slurmdbd_conf(records, world.found)
+    assert text.encode() == base64.b64decode(world.data("Secret", records.config_name)["slurmdbd.conf"])
+
+
+# ------------------------------------------------------------------------------------------------- addresses
+
+
+def test_difference_4_the_port_of_the_service_is_the_port_of_slurmctld() -> None:
+    """With service.port, clients are sent to it: by slurm.conf, and by the address of the configuration."""
+    seven = controller(service={"port": 7000})
+    assert "SlurmctldPort=7000" in _slurm_conf(Cluster(seven))
+    assert config.conf_server(seven) == "slurm-controller.NS:7000"
+    assert config.conf_server(controller()) == "slurm-controller.NS:6817"
+
+
+def test_an_external_slurmctld_is_its_own_server_of_configuration() -> None:
+    """Workers of an external cluster fetch their configuration from its host and port."""
+    external = controller(external=True, externalConfig={"host": "ctl.example", "port": 7001})
+    assert config.conf_server(external) == "ctl.example:7001"
+    assert "SlurmctldPort=7001" in _slurm_conf(Cluster(external))
+
+
+def test_difference_4_the_port_of_slurmdbds_service_is_used() -> None:
+    """AccountingStoragePort is the port of the Service, while slurmdbd listens where it always did."""
+    records = accounting(service={"port": 7819})
+    lines = _slurm_conf(Cluster(controller(), accounting=records))
+    assert "AccountingStorageHost=acct-accounting" in lines
+    assert "AccountingStoragePort=7819" in lines
+    assert "DbdPort=6819" in config.slurmdbd_conf(records, _password(b"p")).splitlines()
+
+
+@pytest.mark.parametrize(
+    "owner", [controller(), controller(external=True, externalConfig={"host": "c", "port": 1})]
+)
+def test_external_accounting_is_used(owner: Controller) -> None:
+    """With an external Accounting, slurm.conf names its host and port."""
+    records = accounting(external=True, externalConfig={"host": "dbd.example", "port": 7900})
+    lines = _slurm_conf(Cluster(owner, accounting=records))
+    assert "AccountingStorageHost=dbd.example" in lines
+    assert "AccountingStoragePort=7900" in lines
+
+
+def test_standbys() -> None:
+    """With high availability, each slurmctld has its line, with the address of its pod."""
+    available = controller(ha={"enabled": True, "backups": 2}, persistence={"existingClaim": "c"})
+    hosts = [line for line in _slurm_conf(Cluster(available)) if line.startswith("SlurmctldHost=")]
+    assert hosts == [
+        f"SlurmctldHost=slurm-controller-{i}(slurm-controller-{i}.slurm-controller-internal.NS)"
+        for i in range(3)
+    ]
+
+
+# ----------------------------------------------------------------------------------------------- node counts
+
+
+@pytest.mark.parametrize(
+    ("declared", "count"), [(0, 1024), (1, 1024), (1023, 1024), (1024, 2048), (1500, 2048), (5000, 8192)]
+)
+def test_difference_8_room_for_the_declared_nodes(declared: int, count: int) -> None:
+    """MaxNodeCount is the power of two above what the NodeSets declare, and at least 1024."""
+    half = declared // 2
+    node_sets = [
+        node_set("a", replicas=half),
+        node_set("b", {"desired": declared - half}, scalingMode="DaemonSet", replicas=99999),
+    ]
+    assert f"MaxNodeCount={count}" in _slurm_conf(Cluster(controller(), node_sets))
+
+
+@pytest.mark.parametrize("extra", ["MaxNodeCount=5000", "maxnodecount = 10 # few"])
+def test_difference_8_the_users_node_count_stands(extra: str) -> None:
+    """A user who sets MaxNodeCount has the last word, and our own line stays as it always was."""
+    lines = _slurm_conf(Cluster(controller(extraConf=extra), [node_set("a", replicas=9000)]))
+    assert [line for line in lines if "maxnodecount" in line.lower()] == ["MaxNodeCount=1024", extra]
+
+
+# ------------------------------------------------------------------------------------------------- what fails
+
+
+def test_all_missing_config_maps_are_named_at_once() -> None:
+    """Missing ConfigMaps are each reported with the field that names them."""
+    incomplete = controller(
+        configFileRefs=[{"name": "a"}, {"name": ""}], prologScriptRefs=[{"name": "b"}], extraConf="x=1"
+    )
+    with pytest.raises(Unbuildable) as caught:
+        config.controller_files(Cluster(incomplete), Found())
+    assert [(problem.reason, problem.field) for problem in caught.value.problems] == [
+        (Reason.MISSING_REFERENCE, "spec.configFileRefs[0]"),
+        (Reason.MISSING_REFERENCE, "spec.configFileRefs[1]"),
+        (Reason.MISSING_REFERENCE, "spec.prologScriptRefs[0]"),
+    ]
+    assert "ConfigMap 'a' does not exist" in str(caught.value)
+
+
+def test_a_referenced_file_cannot_take_the_place_of_slurm_conf() -> None:
+    """A ConfigMap with a file that the operator writes is refused: the kubelet would take the wrong one."""
+    intruder = found(x={"slurm.conf": "", "gres.conf": ""})
+    with pytest.raises(Unbuildable, match=r"spec.configFileRefs\[0\]: .* slurm.conf"):
+        config.controller_files(Cluster(controller(configFileRefs=[{"name": "x"}])), intruder)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"clusterName": "a\nb"}, "spec.clusterName"),
+        ({"service": {"port": 70000}}, "spec.service.port"),
+        ({"external": True, "externalConfig": {"host": "a b", "port": 1}}, "spec.externalConfig.host"),
+        ({"external": True, "externalConfig": {"host": "a", "port": 0}}, "spec.externalConfig.port"),
+    ],
+)
+def test_a_value_that_cannot_be_written_names_its_field(spec: dict[str, Any], field: str) -> None:
+    """A value that would break slurm.conf is reported with the field of the custom resource."""
+    with pytest.raises(Unbuildable) as caught:
+        config.controller_files(Cluster(controller(**spec)), Found())
+    assert [(problem.reason, problem.field) for problem in caught.value.problems] == [
+        (Reason.INVALID_SPEC, field)
+    ]
+
+
+@pytest.mark.parametrize("value", [b"hunter2\nStorageHost=evil", b"hunter2\xff", b'"hunter2"'])
+def test_a_password_that_cannot_be_written_is_not_shown(value: bytes) -> None:
+    """A password that slurmdbd could not read is reported by the field that names it, and never shown."""
+    with pytest.raises(Unbuildable, match=r"^spec.storageConfig.passwordKeyRef: ") as caught:
+        config.slurmdbd_conf(accounting(), _password(value))
+    assert "hunter2" not in repr(caught.value)
+
+
+def test_a_password_file_may_end_with_a_line_break() -> None:
+    """The line break that editors leave behind is not part of the password."""
+    assert config.slurmdbd_conf(accounting(), _password(b"pw\n")) == config.slurmdbd_conf(
+        accounting(), _password(b"pw")
+    )
+
+
+@pytest.mark.parametrize("content", [Found(), Found({"db": Secret(data={"other": b"x"})})])
+def test_a_missing_password_is_a_missing_reference(content: Found) -> None:
+    """Without the Secret, or without the key in it, the field that names it is reported."""
+    with pytest.raises(Unbuildable) as caught:
+        config.slurmdbd_conf(accounting(), content)
+    (problem,) = caught.value.problems
+    assert (problem.reason, problem.field) == (Reason.MISSING_REFERENCE, "spec.storageConfig.passwordKeyRef")
+
+
+# ------------------------------------------------------------------------------------------- what clients see
+
+
+def test_nodes_and_scripts_do_not_concern_clients() -> None:
+    """What only concerns nodes is not in the part of slurm.conf that slurmrestd depends on."""
+    world = WORLDS["04-config-merge"]
+    bare = msgspec.structs.replace(
+        world.controller, spec=msgspec.structs.replace(world.controller.spec, prolog_script_refs=None)
+    )
+    assert config.client_conf(world.cluster) == config.client_conf(Cluster(bare))
+    changed = controller(extraConf="AuthInfo=x=1")
+    assert config.client_conf(Cluster(changed)) != config.client_conf(Cluster(controller()))
+
+
+def test_any_order_of_node_sets_gives_one_text() -> None:
+    """NodeSets are written in the order of their names, whatever order a cache returns them in."""
+    node_sets = [node_set("b"), node_set("a", partition={"enabled": True, "config": "Default=YES"})]
+    assert _slurm_conf(Cluster(PLAIN.controller, node_sets)) == _slurm_conf(
+        Cluster(PLAIN.controller, node_sets[::-1])
+    )

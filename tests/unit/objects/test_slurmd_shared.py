@@ -1,0 +1,61 @@
+"""The objects beside the worker pods."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slurm_operator.objects import slurmd_shared
+from slurm_operator.objects.desired import Named
+from tests.unit.objects.making import node_set
+
+if TYPE_CHECKING:
+    from slurm_operator.api import NodeSet
+
+SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
+
+
+def of_cluster(name: str, controller: str) -> NodeSet:
+    return node_set(name, controllerRef={"name": controller})
+
+
+def test_shared_objects_belong_to_all_sets_of_the_cluster() -> None:
+    """Service and budget are owned by every NodeSet of the Slurm cluster, by name, and controlled by none."""
+    elsewhere = node_set("far")
+    elsewhere = msgspec.structs.replace(
+        elsewhere, metadata=msgspec.structs.replace(elsewhere.metadata, namespace="other")
+    )
+    others = [node_set("gpu"), of_cluster("x", "another"), elsewhere, node_set("cpu")]
+    for mine in (others[0], node_set("new")):
+        desired = slurmd_shared.desired(mine, others, ssh_in_use=False)
+        assert {item["kind"] for item in desired.objects} == {"Service", "PodDisruptionBudget"}
+        for item in desired.objects:
+            owners = item["metadata"]["ownerReferences"]
+            assert [owner["name"] for owner in owners] == sorted({"cpu", "gpu", mine.metadata.name})
+            assert all(owner["blockOwnerDeletion"] and "controller" not in owner for owner in owners)
+
+
+def test_every_set_makes_the_same_shared_objects() -> None:
+    """NodeSets of a cluster agree about what they share, so none undoes the work of another."""
+    both = [node_set("cpu"), node_set("gpu", replicas=3)]
+    first, second = (slurmd_shared.desired(item, both, ssh_in_use=False) for item in both)
+    assert first.objects == second.objects
+
+
+def test_the_configuration_of_sshd_exists_with_ssh_alone() -> None:
+    """sshd's ConfigMap is made with SSH, removed without it, and stays while a pod mounts it."""
+    with_ssh, without = node_set("gpu", ssh=SSH), node_set("gpu")
+    made = slurmd_shared.desired(with_ssh, [], ssh_in_use=True)
+    assert made.find("ConfigMap", "gpu-ssh-config") is not None
+    assert made.unwanted == ()
+    assert slurmd_shared.desired(without, [], ssh_in_use=False).unwanted == (
+        Named("v1", "ConfigMap", "gpu-ssh-config"),
+    )
+    assert slurmd_shared.desired(without, [], ssh_in_use=True).unwanted == ()
+
+
+def test_own_lines_stand_last_in_the_configuration_of_sshd() -> None:
+    """What a user adds to sshd_config stands behind the operator's lines."""
+    text = slurmd_shared.sshd_config(node_set("gpu", ssh=SSH | {"extraSshdConfig": "X11Forwarding yes"}))
+    assert text.endswith("\n#\n### EXTRA CONFIG ###\nX11Forwarding yes\n")

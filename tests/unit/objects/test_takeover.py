@@ -1,0 +1,137 @@
+"""Workloads that run already are not restarted for differences that nobody asked for."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurm_operator.objects import slurmctld, slurmrestd
+from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.takeover import contained, settle
+from tests.unit.objects.goldens import WORLDS
+from tests.unit.objects.making import controller, found, node_set, restapi
+
+if TYPE_CHECKING:
+    from slurm_operator.objects.desired import Manifest
+
+CASES = ["01-minimal", "02-accounting", "03-login", "04-config-merge", "06-nodeset-rich", "08-external"]
+ACTIVE = "controller.slinky.slurm.net/active"
+KEY_HASH = "slinky.slurm.net/slurm-key-hash"
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_reference_runs_is_not_restarted(name: str) -> None:
+    """Applied over the reference's workload, ours has nothing in its pod template that is not there."""
+    world = WORLDS[name]
+    for item in world.workloads():
+        live = world.running(item)
+        settled = settle(item, live, {})
+        template, running = settled["spec"]["template"], live["spec"]["template"]
+        assert contained(template, running)
+        for part in ("labels", "annotations"):
+            assert template["metadata"][part] == running["metadata"][part]
+        assert not contained(item["spec"]["template"], running) or settled == item
+
+
+def _controller(**spec: Any) -> Manifest:
+    return slurmctld.stateful_set(Cluster(controller(**spec)), found())
+
+
+def _older(item: Manifest) -> Manifest:
+    """Return a workload as an older operator would have left it: without the label, with other scripts."""
+    live = copy.deepcopy(item)
+    template = live["spec"]["template"]
+    del template["metadata"]["labels"][ACTIVE]
+    template["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
+    template["metadata"]["annotations"]["team"] = "old value"
+    template["spec"]["initContainers"][0]["command"][-1] = "another text"
+    template["spec"]["dnsPolicy"] = "ClusterFirst"
+    return live
+
+
+def test_differences_nobody_asked_for_stay() -> None:
+    """Scripts, copied annotations and the missing label stay as they run."""
+    item = _controller()
+    settled = settle(item, _older(item), {"team": "new value"})
+    template = settled["spec"]["template"]
+    assert template["spec"]["initContainers"][0]["command"] == ["sh", "-c", "another text"]
+    assert template["metadata"]["annotations"]["team"] == "old value"
+    assert ACTIVE not in template["metadata"]["labels"]
+    assert settle(settled, _older(item), {"team": "x"}) == settled
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"slurmctld": {"image": "new"}},
+        {"extraConf": "X=1"},
+        {"logfile": {"command": ["sleep"]}},
+        {"template": {"metadata": {"labels": {"a": "b"}}}},
+        {"slurmctld": {"env": [{"name": "A", "value": "1"}]}},
+        {"inplaceReconfigure": True},
+    ],
+)
+def test_the_first_real_change_brings_everything(spec: dict[str, Any]) -> None:
+    """Where something else differs, too, the workload is the desired one in full."""
+    changed = _controller(**spec)
+    assert settle(changed, _older(_controller()), {}) == changed
+
+
+def test_something_that_was_removed_is_a_real_change() -> None:
+    """A container, variable or mount that is no longer wanted makes the whole desired template count."""
+    before = _controller(slurmctld={"env": [{"name": "A", "value": "1"}]})
+    assert settle(_controller(), _older(before), {}) == _controller()
+
+
+def test_nothing_runs_yet() -> None:
+    """Without a running workload the desired one is applied as it is."""
+    assert settle(_controller(), None, {}) == _controller()
+
+
+def _restapi(key: bytes = b"k") -> Manifest:
+    return slurmrestd.deployment(restapi(), Cluster(controller()), found({"auth-slurm": {"slurm.key": key}}))
+
+
+def test_a_hash_that_the_template_lacks_is_remembered_beside_it() -> None:
+    """A key that changes after the takeover replaces pods whose template had no hash of it."""
+    live = copy.deepcopy(_restapi())
+    annotations = live["spec"]["template"]["metadata"]["annotations"]
+    hashes = {name: annotations.pop(name) for name in (KEY_HASH, "slinky.slurm.net/slurm-config-hash")}
+    first = settle(_restapi(), live, {})
+    assert first["metadata"]["annotations"] == hashes
+    assert KEY_HASH not in first["spec"]["template"]["metadata"]["annotations"]
+    live["metadata"]["annotations"] = dict(hashes)
+    assert settle(_restapi(), live, {}) == first
+    assert settle(_restapi(b"new"), live, {}) == _restapi(b"new")
+
+
+def test_a_node_set_does_not_end_the_peace_of_slurmrestd() -> None:
+    """What does not concern slurmrestd leaves its settled template alone."""
+    live = copy.deepcopy(_restapi())
+    live["spec"]["template"]["metadata"]["annotations"].pop(KEY_HASH)
+    other = slurmrestd.deployment(restapi(), Cluster(controller(), [node_set("a")]), found())
+    assert settle(other, live, {}) == settle(_restapi(), live, {})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "running", "there"),
+    [
+        ({"a": 1}, {"a": 1, "b": 2}, True),
+        ({"a": False}, {}, True),
+        ({"a": ""}, {}, True),
+        ({"a": True}, {}, False),
+        ({"a": []}, {}, True),
+        ({"a": [1]}, {"a": [1, 2]}, False),
+        ({}, {"resources": {}}, True),
+        ({}, {"env": [{"name": "x"}]}, False),
+        ({"a": {"b": 1}}, {"a": 1}, False),
+        ({"limits": {"cpu": "1000m"}}, {"limits": {"cpu": "1"}}, True),
+        ({"limits": {"cpu": 1}}, {"limits": {"cpu": "1"}}, True),
+        ({"limits": {"cpu": "2"}}, {"limits": {"cpu": "1"}}, False),
+    ],
+)
+def test_contained(wanted: Any, running: Any, there: bool) -> None:  # noqa: FBT001 - what is expected
+    """Defaults that the server filled in do not count, what the user took out of a list does."""
+    assert contained(wanted, running) is there
