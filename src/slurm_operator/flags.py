@@ -1,4 +1,4 @@
-"""Every flag of the Go operator, read the way Go reads flags and checked before anything starts.
+"""Every flag of the Go operator and a few of our own, read as Go reads flags and checked before the start.
 
 Go accepts `-flag` and `--flag`, `--flag=value` and `--flag value`; a boolean flag takes its value only after
 `=` and is true without one. `normalise` brings all of that into the one form `--flag=value`, which argparse
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from slurm_operator.kube.address import Address, parse_address
 from slurm_operator.kube.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions, parse_level
+from slurm_operator.slurm.address import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ _METRICS_ADDRESS = ":8080"
 # controller-runtime reads `nanos` and calls it `nano` in its help: people have written both.
 _TIME_ENCODING_ALIASES = {"nano": "nanos"}
 
-WORKERS = ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token")
+WORKERS = ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token", "cluster")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class ManagerOptions:
     propagated_node_conditions: tuple[str, ...]
     profile: Address | None
     workers: dict[str, int]
+    slurm_api_override: str | None
     log: LogOptions
 
 
@@ -108,6 +110,14 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         "LIST",
         "Node conditions that explain a cordon as the drain reason, by commas",
     )
+    _value(
+        process,
+        "slurm-api-override",
+        "",
+        _slurm_url,
+        "URL",
+        "slurmrestd to use for every cluster, for a manager outside of Kubernetes; empty: each its own",
+    )
     servers = parser.add_argument_group("servers (an address is host:port or :port; 0 disables)")
     _value(servers, "health-addr", ":8081", _address, "ADDR", "where /healthz and /readyz listen")
     _value(servers, "metrics-addr", _METRICS_ADDRESS, _metrics_address, "ADDR", "where /metrics listens")
@@ -149,6 +159,7 @@ def manager_options(parsed: argparse.Namespace) -> ManagerOptions:
         propagated_node_conditions=parsed.propagated_node_conditions,
         profile=parsed.profile_addr if parsed.profile else None,
         workers={name: getattr(parsed, f"{name}_workers") for name in WORKERS},
+        slurm_api_override=parsed.slurm_api_override,
         log=LogOptions(
             devel=parsed.zap_devel,
             encoder=parsed.zap_encoder or None,
@@ -228,6 +239,13 @@ def _address(text: str) -> Address | None:
 def _metrics_address(text: str) -> Address | None:
     # controller-runtime's rule for this one server: empty is the default, only 0 switches it off.
     return _address(text or _METRICS_ADDRESS)
+
+
+def _slurm_url(text: str) -> str | None:
+    try:
+        return parse_url(text) if text else None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _level(text: str) -> int | None:

@@ -22,51 +22,64 @@ import structlog
 
 import slurm_operator
 from slurm_operator import api
+from slurm_operator.api import wellknown
+from slurm_operator.controllers import cluster, slurmclient, token
+from slurm_operator.controllers.wiring import Wiring
 from slurm_operator.kube import collector, log
+from slurm_operator.kube.apply import Applier
 from slurm_operator.kube.authz import Authorizer
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.errors import KubeError, NotFound
+from slurm_operator.kube.events import EventRecorder
 from slurm_operator.kube.health import HealthServer, MetricsServer
 from slurm_operator.kube.lease import LeaderElector
 from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.metrics import observe_request
+from slurm_operator.kube.metrics import REGISTRY, observe_request
+from slurm_operator.kube.models import ConfigMap, Secret
 from slurm_operator.kube.pprof import ProfileServer
+from slurm_operator.kube.references import References
+from slurm_operator.kube.sources import Channel
+from slurm_operator.slurm.clients import Connections
+from slurm_operator.slurm.metrics import RequestStats, SlurmCollector
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
 
+    from prometheus_client import CollectorRegistry
+
+    from slurm_operator.controllers.wiring import Build
     from slurm_operator.flags import ManagerOptions
     from slurm_operator.kube.config import ClientConfig
-    from slurm_operator.kube.controller import Controller
     from slurm_operator.kube.informer import Informer
 
 _log = structlog.get_logger(__name__)
 
-# Every controller of the operator, in the order in which they start. A builder takes its informers from the
-# manager and its number of workers from the options.
-CONTROLLERS: tuple[Callable[[Manager, Client, ManagerOptions], Controller], ...] = ()
+# Every controller of the operator, in the order in which they start.
+CONTROLLERS: tuple[Build, ...] = (cluster.build, slurmclient.build, token.build)
 
 # Long enough for a server that is just restarting, short enough for a person who waits.
 _GREETING_SECONDS = 10.0
 _CRD_CHECK_SECONDS = 1.0
 _INSTALL_CRDS = "slurm-operator crds | kubectl apply --server-side -f -"
+# Less than the manager gives to each step of a stop.
+_FLUSH_SECONDS = 5.0
 
 
-def run_manager(options: ManagerOptions) -> int:
+def run_manager(options: ManagerOptions, controllers: Sequence[Build] = CONTROLLERS) -> int:
     """Run the operator until a signal; return the exit code."""
     log.configure(options.log)
     collector.relax()
     try:
         config = load_config(options.kubeconfig)
-        asyncio.run(_manage(options, config))
+        asyncio.run(_manage(options, config, controllers))
     except (KubeError, OSError) as error:
         _complain(error)
         return 1
     return 0
 
 
-async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
+async def _manage(options: ManagerOptions, config: ClientConfig, controllers: Sequence[Build]) -> None:
     stop = asyncio.Event()
     _stop_on_signals(stop)
     elector = None
@@ -86,8 +99,9 @@ async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
         informers = [manager.informer(kind) for kind in api.KINDS]
         health.add_check("crds", lambda: _explain(missing_crds(informers)))
         manager.add_runnable(lambda: _report_missing_crds(informers), name="CRD check")
-        for build in CONTROLLERS:
-            manager.add(build(manager, client, options))
+        wiring = wire(manager, client, options, REGISTRY)
+        for build in controllers:
+            manager.add(build(wiring))
         profile = ProfileServer(options.profile)
         await profile.start()
         try:
@@ -100,6 +114,34 @@ async def _manage(options: ManagerOptions, config: ClientConfig) -> None:
             await profile.close()
         if manager.unstoppable:
             _exit_at_once(KubeError(f"cut off, it did not stop: {', '.join(manager.unstoppable)}"))
+
+
+def wire(manager: Manager, client: Client, options: ManagerOptions, registry: CollectorRegistry) -> Wiring:
+    """Make the parts that controllers share; they run while this replica leads, and stop after them."""
+    events = EventRecorder(client)
+    secrets = References(client, Secret, namespaces=options.namespaces)
+    config_maps = References(client, ConfigMap, namespaces=options.namespaces)
+    stats = RequestStats()
+    connections = Connections(reason_prefix=wellknown.REASON_PREFIX, observe=stats.observe)
+    registry.register(SlurmCollector(connections, stats, reason_prefix=wellknown.REASON_PREFIX))
+    manager.add_runnable(
+        events.run, name="events", leader_only=True, on_stop=lambda: events.flush(_FLUSH_SECONDS)
+    )
+    manager.add_runnable(secrets.run, name="named Secrets", leader_only=True)
+    manager.add_runnable(config_maps.run, name="named ConfigMaps", leader_only=True)
+    manager.add_runnable(connections.run, name="Slurm connections", leader_only=True)
+    return Wiring(
+        manager=manager,
+        client=client,
+        applier=Applier(client),
+        events=events,
+        secrets=secrets,
+        config_maps=config_maps,
+        connections=connections,
+        node_events=Channel(),
+        workers=options.workers,
+        slurm_api_override=options.slurm_api_override,
+    )
 
 
 def _exit_at_once(error: Exception) -> NoReturn:

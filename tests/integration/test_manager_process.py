@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from kubebox import Box
 
+# The Secrets with tokens that the operator made are watched by their label.
+WATCHED = ("--verb=get,list,watch", "--resource=secrets")
 PLURALS = ("accountings", "clusters", "controllers", "loginsets", "nodesets", "restapis", "tokens")
 
 
@@ -114,11 +116,11 @@ async def test_forbidden_kinds_keep_it_unready(kube_box: Box, kube_namespace: st
 
         async def forbidden() -> bool:
             text = (await process.get("health", "/readyz"))[1]
-            return all(f'cannot list resource "{plural}"' in text for plural in PLURALS)
+            return all(f'cannot list resource "{plural}"' in text for plural in (*PLURALS, "secrets"))
 
         await eventually(forbidden, "all kinds are forbidden")
         assert token not in process.text()
-        rule = "--verb=get,list,watch", *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
+        rule = *WATCHED, *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
         kube_box.kubectl("create", "clusterrole", kube_namespace, *rule)
         who = f"--serviceaccount={kube_namespace}:nobody"
         kube_box.kubectl(
@@ -136,7 +138,7 @@ async def test_one_namespace_needs_no_cluster_wide_rights(
     """With --namespaces a Role in that namespace is enough to become ready."""
     install_crds(kube_box)
     token = service_account(kube_box, kube_namespace, "local")
-    rule = "--verb=get,list,watch", *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
+    rule = *WATCHED, *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
     kube_box.kubectl("create", "role", "local", "-n", kube_namespace, *rule)
     who = f"--serviceaccount={kube_namespace}:local"
     kube_box.kubectl("create", "rolebinding", "local", "-n", kube_namespace, "--role=local", who)

@@ -25,15 +25,16 @@ def test_defaults_are_those_of_the_go_operator() -> None:
     assert (given.metrics_secure, given.enable_http2) == (False, False)
     assert (given.namespaces, given.propagated_node_conditions) == ((), ())
     assert given.workers == dict.fromkeys(
-        ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token"), 1
+        ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token", "cluster"), 1
     )
+    assert given.slurm_api_override is None
     assert (given.log.effective_encoder, given.log.effective_level) == ("json", logging.INFO)
     assert given.log.effective_stacktrace_level == logging.ERROR
     assert given.log.time_encoding == "rfc3339"
 
 
 def test_every_flag_has_its_effect() -> None:
-    """Each flag of the Go operator is accepted and arrives in the options."""
+    """Each flag is accepted and arrives in the options."""
     given = options(
         "--kubeconfig=/k",
         "--health-addr=127.0.0.1:1",
@@ -46,6 +47,7 @@ def test_every_flag_has_its_effect() -> None:
         "--propagated-node-conditions=DiskPressure,example.com/GPU",
         "--profile",
         "--profile-addr=localhost:3",
+        "--slurm-api-override=http://localhost:6820/",
         "--zap-devel",
         "--zap-encoder=json",
         "--zap-log-level=error",
@@ -62,7 +64,8 @@ def test_every_flag_has_its_effect() -> None:
     assert given.namespaces == ("a", "b")
     assert given.propagated_node_conditions == ("DiskPressure", "example.com/GPU")
     assert given.profile == Address("localhost", 3)
-    assert list(given.workers.values()) == [2, 3, 4, 5, 6, 7, 8]
+    assert list(given.workers.values()) == [2, 3, 4, 5, 6, 7, 8, 9]
+    assert given.slurm_api_override == "http://localhost:6820"
     assert (given.log.devel, given.log.effective_encoder) == (True, "json")
     assert (given.log.effective_level, given.log.effective_stacktrace_level) == (
         logging.ERROR,
@@ -102,8 +105,16 @@ def test_the_last_of_repeated_flags_counts() -> None:
 def test_empty_values_mean_the_default() -> None:
     """A chart that always writes a flag may leave its value empty."""
     given = options(
-        "--namespaces=", "--leader-elect-namespace=", "--zap-log-level=", "--zap-encoder=", "--kubeconfig="
+        *(
+            "--namespaces=",
+            "--leader-elect-namespace=",
+            "--zap-log-level=",
+            "--zap-encoder=",
+            "--kubeconfig=",
+        ),
+        "--slurm-api-override=",
     )
+    assert given.slurm_api_override is None
     assert (given.namespaces, given.leader_elect_namespace, given.kubeconfig) == ((), "", None)
     assert given.log.effective_level == logging.INFO
     assert options("--zap-time-encoding=", "--zap-stacktrace-level=").log == options().log
@@ -159,6 +170,8 @@ WRONG = [
     (["--zap-encoder=xml"], ["--zap-encoder", "json, console"]),
     (["--zap-stacktrace-level=never"], ["--zap-stacktrace-level", "info"]),
     (["--zap-time-encoding=sundial"], ["--zap-time-encoding", "rfc3339nano"]),
+    (["--slurm-api-override=slurm:6820"], ["--slurm-api-override", "http"]),
+    (["--slurm-api-override=http://"], ["--slurm-api-override", "host"]),
     (["--metrics-addr"], ["--metrics-addr", "expected one argument"]),
     (["--no-such-flag=1"], ["unknown flag", "--no-such-flag"]),
     (["--metrics"], ["unknown flag", "--metrics"]),

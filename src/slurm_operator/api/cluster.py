@@ -19,14 +19,16 @@ class ClusterToken(Part, frozen=True):
     """How the operator proves to slurmrestd who it is."""
 
     secret_ref: Annotated[str, REQUIRED] = ""
-    """The name of a Secret whose key `auth-token` holds a JSON web token of a Slurm administrator."""
+    """The name of a Secret whose key `auth-token` holds a JSON web token of a Slurm administrator. For an
+    `https` server whose certificate no public authority has signed, its key `ca.crt` holds the authority's
+    certificate, in PEM."""
 
 
 class ClusterSpec(Part, frozen=True):
     """Where slurmrestd is and how to log in."""
 
     server: Annotated[str, REQUIRED] = ""
-    """The URL of slurmrestd, such as `http://slurm-restapi.slurm:6820`."""
+    """The URL of slurmrestd, such as `http://slurm-restapi.slurm:6820`. `https` as well; without a path."""
 
     token: Annotated[ClusterToken, REQUIRED] = ClusterToken()
     """The token to send with each request. A new token in the Secret is used at once."""
@@ -42,7 +44,8 @@ class ClusterStatus(Part, frozen=True):
     """The `metadata.generation` that this status describes."""
 
     conditions: Annotated[tuple[Condition, ...], KeyedList("type")] = ()
-    """Observations, one of each type. `Ready` says the same as `isReady`, and why."""
+    """Observations, one of each type. `Ready` says the same as `isReady`, and why: `Connected`, or what is
+    in the way, such as `SecretNotFound`, `TokenRefused` or `SlurmctldDown`."""
 
 
 class Cluster(Kind, frozen=True):

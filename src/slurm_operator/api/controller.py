@@ -228,7 +228,8 @@ class ControllerStatus(Part, frozen=True):
     """The `metadata.generation` that this status describes."""
 
     conditions: Annotated[tuple[Condition, ...], KeyedList("type")] = ()
-    """Observations, one of each type. `Ready` says whether slurmctld answers."""
+    """Observations, one of each type. `Ready` says whether slurmctld answers; `SlurmApiReady` whether the
+    operator reaches it through slurmrestd, without which no worker is removed."""
 
 
 class Controller(Kind, frozen=True):

@@ -69,11 +69,15 @@ class TokenStatus(Part, frozen=True):
     issued_at: datetime | None = None
     """When the token that is now in the Secret was issued."""
 
+    expires_at: datetime | None = None
+    """When the token that is now in the Secret expires. With `refresh`, a new one is there before."""
+
     observed_generation: Int64 = 0
     """The `metadata.generation` that this status describes."""
 
     conditions: Annotated[tuple[Condition, ...], KeyedList("type")] = ()
-    """Observations, one of each type. `Ready` says whether the Secret holds a valid token."""
+    """Observations, one of each type. `Ready` says whether the Secret holds a valid token: `Issued`, or
+    what is in the way, such as `KeyMissing`, `SecretConflict` or `Expired`."""
 
 
 class Token(Kind, frozen=True):

@@ -63,6 +63,8 @@ LABEL_POD_INDEX: Final = f"{NODESET_PREFIX}pod-index"
 LABEL_POD_HOSTNAME: Final = f"{NODESET_PREFIX}pod-hostname"
 LABEL_POD_PROTECT: Final = f"{NODESET_PREFIX}pod-protect"
 LABEL_SCALING_MODE: Final = f"{NODESET_PREFIX}scaling-mode"
+# On every Secret that the operator made for a Token: what is watched instead of all Secrets of the cluster.
+LABEL_TOKEN_SECRET: Final = f"{PREFIX}token-secret"
 LABEL_REVISION_HASH: Final = "controller.kubernetes.io/hash"
 
 TRUE: Final = "true"
@@ -91,6 +93,8 @@ TAINT_WORKER: Final = f"{NODESET_PREFIX}worker"
 TAINT_WORKER_EFFECT: Final = "NoExecute"
 
 CONDITION_READY: Final = "Ready"
+# On a Controller: whether the operator reaches slurmctld through slurmrestd.
+CONDITION_SLURM_API_READY: Final = "SlurmApiReady"
 CONDITION_RESERVATION_CREATED: Final = "ReservationCreated"
 REASON_RESERVATION_CREATED: Final = "Created"
 REASON_RESERVATION_NOT_EXISTS: Final = "NotExists"
@@ -186,6 +190,8 @@ JWT_ISSUER: Final = "slurm-operator"
 JWT_DATA_KEY: Final = "SLURM_JWT"
 # The v1alpha1 Cluster names only a Secret; the key inside it was fixed from the start.
 CLUSTER_AUTH_DATA_KEY: Final = "auth-token"
+# In the same Secret, optional: the certificate authority of an https server.
+CLUSTER_CA_DATA_KEY: Final = "ca.crt"
 
 # -------------------------------------------------------------------------------------------------- limits
 # Slurm's own limit for ClusterName.

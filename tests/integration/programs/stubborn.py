@@ -8,15 +8,15 @@ It is what a defect in a controller would look like to the process.
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING
 
-from slurm_operator import cli, process
+from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
 from slurm_operator.kube.controller import Controller
+from slurm_operator.process import run_manager
 
 if TYPE_CHECKING:
-    from slurm_operator.flags import ManagerOptions
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.manager import Manager
+    from slurm_operator.controllers.wiring import Wiring
     from slurm_operator.kube.meta import Key
 
 
@@ -32,11 +32,12 @@ async def do_nothing(_: Key) -> None:
     return
 
 
-def build(manager: Manager, _client: Client, _options: ManagerOptions) -> Controller:
-    manager.add_runnable(never_stop, name="mule", leader_only=True)
+def build(wiring: Wiring) -> Controller:
+    wiring.manager.add_runnable(never_stop, name="mule", leader_only=True)
     return Controller("idle", do_nothing)
 
 
 if __name__ == "__main__":
-    process.CONTROLLERS = (build,)
-    raise SystemExit(cli.main())
+    parser = Parser(prog="stubborn", usage="stubborn manager [flags]", description="")
+    add_manager_flags(parser)
+    raise SystemExit(run_manager(manager_options(parse(parser, sys.argv[2:])), (build,)))

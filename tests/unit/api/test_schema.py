@@ -56,7 +56,11 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
         "spec.volumeClaimTemplates[]": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
     },
     "restapis": _OBSERVED,
-    "tokens": {"spec.lifetime": _DURATION, **_OBSERVED},
+    "tokens": {
+        "spec.lifetime": _DURATION,
+        "status.expiresAt": {"format": "date-time", "type": "string"},
+        **_OBSERVED,
+    },
 }
 NEW_COLUMNS = {
     "accountings": ["READY", "REASON"],

@@ -1,0 +1,46 @@
+"""Accounting: slurmdbd as a StatefulSet, its Service, and the Secret with slurmdbd.conf.
+
+The Secrets with the keys and with the database's password are watched by name: a password that is rotated
+there reaches slurmdbd by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from slurm_operator.api import Accounting, wellknown
+from slurm_operator.controllers.workload.children import Children, Slot
+from slurm_operator.controllers.workload.engine import Plan, WorkloadController
+from slurm_operator.controllers.workload.models import StatefulSet
+from slurm_operator.kube.models import Secret, Service
+from slurm_operator.objects import slurmdbd
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube import controller as runtime
+
+
+def build(wiring: Wiring) -> runtime.Controller:
+    """Wire the controller."""
+    return AccountingController(wiring).controller
+
+
+class AccountingController(WorkloadController[Accounting]):
+    """Keeps the slurmdbd of every Accounting."""
+
+    NAME: ClassVar = "accounting-controller"
+    WORKERS: ClassVar = "accounting"
+    DAEMON: ClassVar = "slurmdbd"
+    APP: ClassVar = wellknown.APP_SLURMDBD
+
+    def __init__(self, wiring: Wiring) -> None:
+        super().__init__(wiring, Accounting, Children(wiring, Service, Secret, StatefulSet))
+
+    def workload(self, live: Accounting) -> Slot | None:
+        """Return the StatefulSet, if slurmdbd runs here."""
+        return None if live.spec.external else Slot(StatefulSet.RESOURCE.kind, live.workload_name)
+
+    async def plan(self, live: Accounting) -> Plan:
+        """Decide what should be."""
+        found = await self._contents.read(live.key, slurmdbd.references(live))
+        return Plan(slurmdbd.desired(live, found), found)

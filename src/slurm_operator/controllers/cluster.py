@@ -1,0 +1,231 @@
+"""Cluster: the connection to a slurmrestd that this operator did not deploy.
+
+A Cluster names a URL and a Secret. The Secret holds a token and, for `https`, may hold the authority that
+signed the server's certificate. From these comes one connection, and from its view `status.isReady` and the
+condition `Ready`. Another URL, token or authority replaces the connection; a Cluster that is deleted takes
+its connection with it, without a finalizer, since nothing outside of this process has to be undone.
+
+A cluster that cannot be reached is asked again after 1 s and then ever less often, down to every 15 minutes:
+it may be a machine that is gone for good. An edit of the Cluster or of its Secret has it asked at once.
+
+The token is somebody else's, and nobody renews it here. When its end is near, the message says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import Cluster, wellknown
+from slurm_operator.controllers.conditions import condition_changed
+from slurm_operator.controllers.health import (
+    GRACE,
+    Health,
+    Problem,
+    Wait,
+    assess,
+    health_changed,
+    observe,
+    unreadable,
+)
+from slurm_operator.controllers.reporting import Reporter
+from slurm_operator.kube import controller as runtime
+from slurm_operator.kube.controller import Requeue
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.references import Owner, enqueue_owners
+from slurm_operator.kube.sources import Channel, any_of, ignore_status
+from slurm_operator.slurm.address import parse_url
+from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.slurm.token import FixedToken, read
+from slurm_operator.slurm.watch import WatchTiming
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube.models import Secret
+    from slurm_operator.slurm.token import Claims
+    from slurm_operator.slurm.view import ViewUpdate
+
+NAME: Final = "cluster-controller"
+FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-cluster"
+BACKOFF: Final = WatchTiming(failure_base=1.0, failure_cap=15 * 60.0)
+
+# The last fifth of a token's life is time to renew it, but a year's token is no matter of months.
+_LAST_PART: Final = 0.2
+_LONGEST_NOTICE: Final = timedelta(days=1)
+_ASSIGNMENT: Final = b"SLURM_JWT="
+# An event loop's timer is for hours, not for the years that some tokens last.
+_LONGEST_SLEEP: Final = timedelta(days=1)
+
+
+# ------------------------------------------------------------------------------------------------- decisions
+def target(cluster: Cluster, secret: Secret | None, override: str | None) -> Target | Problem:
+    """Decide where a Cluster's connection leads, and as whom."""
+    name = cluster.token_secret_name
+    try:
+        url = override or parse_url(cluster.spec.server)
+    except ValueError as error:
+        return Problem("InvalidServer", f"spec.server: {error}")
+    if not name:
+        return Problem("SecretNotSet", "spec.token.secretRef is empty: name the Secret with the token")
+    if secret is None:
+        return Problem("SecretNotFound", f"spec.token.secretRef names the Secret {name!r}, and there is none")
+    data = secret.data or {}
+    token = _token(name, data.get(wellknown.CLUSTER_AUTH_DATA_KEY, b""))
+    if isinstance(token, Problem):
+        return token
+    ca = data.get(wellknown.CLUSTER_CA_DATA_KEY) if url.startswith("https:") else None
+    # A Cluster that was made anew may be another one, so it shares nothing with the one before.
+    return Target(url, f"{cluster.metadata.uid} {token.fingerprint}", token, ca)
+
+
+def _token(secret: str, text: bytes) -> FixedToken | Problem:
+    where = f"the Secret {secret!r}, {wellknown.CLUSTER_AUTH_DATA_KEY!r}"
+    if not text.strip():
+        return Problem(
+            "TokenNotFound",
+            f"the Secret {secret!r} has no token under the key {wellknown.CLUSTER_AUTH_DATA_KEY!r}: put the "
+            "output of `scontrol token` there, without SLURM_JWT=",
+        )
+    if text.lstrip().startswith(_ASSIGNMENT):
+        return Problem(
+            "InvalidToken", f"{where}: it begins with SLURM_JWT=, as `scontrol token` prints it: remove that"
+        )
+    try:
+        return FixedToken(text.decode("utf-8", "replace"))
+    except ValueError as error:
+        return Problem("InvalidToken", f"{where}: {error}")
+
+
+def claims_of(secret: Secret | None) -> Claims | None:
+    """Read what the token in a Secret says about itself; None when it says nothing."""
+    text = ((secret.data if secret else None) or {}).get(wellknown.CLUSTER_AUTH_DATA_KEY, b"")
+    try:
+        return read(text.decode("ascii").strip())
+    except ValueError:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Expiry:
+    """What there is to say about the end of a token, and after how many seconds that changes."""
+
+    note: str
+    changes_in: float | None
+
+
+def expiry(claims: Claims | None, secret: str, now: datetime) -> Expiry:
+    """Decide whether the end of a token is near enough to be mentioned."""
+    if claims is None or claims.expires_at is None:
+        return Expiry("", None)
+    end = claims.expires_at
+    when = f"{end:%Y-%m-%dT%H:%M:%SZ}"
+    notice = _LONGEST_NOTICE if claims.life is None else min(_LONGEST_NOTICE, _LAST_PART * claims.life)
+    if now >= end:
+        return Expiry(f"the token in the Secret {secret!r} expired at {when}: put a new one there", None)
+    if now >= end - notice:
+        note = f"the token in the Secret {secret!r} expires at {when}: put a new one there before"
+        return Expiry(note, (end - now).total_seconds())
+    return Expiry("", min(end - notice - now, _LONGEST_SLEEP).total_seconds())
+
+
+# ---------------------------------------------------------------------------------------------------- wiring
+def build(wiring: Wiring) -> runtime.Controller:
+    """Wire the controller."""
+    return ClusterController(wiring).controller
+
+
+class ClusterController:
+    """Keeps the connection of every Cluster; `timing` is how often each is asked."""
+
+    def __init__(self, wiring: Wiring, *, timing: WatchTiming = BACKOFF, grace: float = GRACE) -> None:
+        self._timing = timing
+        self._grace = grace
+        self._secrets = wiring.secrets
+        self._connections = wiring.connections
+        self._override = wiring.slurm_api_override
+        self._reporter = Reporter(
+            wiring.client, wiring.events, Cluster, wellknown.CONDITION_READY, FIELD_MANAGER
+        )
+        self._clusters = wiring.manager.informer(Cluster)
+        self._health: Channel[Key] = Channel()
+        # The versions of Cluster and Secret that were looked at last.
+        self._seen: dict[Key, tuple[str, int, str]] = {}
+        moved = condition_changed(wellknown.CONDITION_READY)
+        self.controller = (
+            runtime.Controller(NAME, self.reconcile, workers=wiring.workers["cluster"])
+            .watch(self._clusters, predicate=any_of(ignore_status, moved))
+            .watch_channel(self._health, lambda key: (key,))
+            .watch_channel(self._secrets.changes, enqueue_owners(NAME))
+        )
+        self._connections.subscribe(self._updated)
+
+    def _updated(self, key: ConnectionKey, update: ViewUpdate) -> None:
+        if key.kind == "Cluster" and health_changed(update):
+            self._health.send(Key(key.namespace, key.name))
+
+    # ---------------------------------------------------------------------------------------------- reconcile
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Give a Cluster its connection and say how it is."""
+        cluster = self._clusters.store.get(key)
+        own = ConnectionKey("Cluster", key.namespace, key.name)
+        if cluster is None or cluster.deleting:
+            if key not in self._clusters.store.unreadable:
+                self._connections.remove(own)
+                self._secrets.want(Owner(NAME, key), ())
+                self._reporter.forget(key)
+                self._seen.pop(key, None)
+            return None
+        try:
+            secret = await self._secret(cluster)
+        except KubeError:
+            # Nobody knows what the token is now, so the connection that is there stays.
+            await self._say(cluster, unreadable("SecretUnreadable"))
+            raise
+        chosen = target(cluster, secret, self._override)
+        if isinstance(chosen, Problem):
+            self._connections.remove(own)
+            return await self._say(cluster, chosen.health)
+        try:
+            connection = self._connections.set(own, chosen, self._timing)
+        except ValueError as error:
+            self._connections.remove(own)
+            note = f"the Secret {cluster.token_secret_name!r}, {wellknown.CLUSTER_CA_DATA_KEY!r}: {error}"
+            return await self._say(cluster, Health(ready=False, reason="InvalidCA", message=note))
+        if self._edited(cluster, secret) and connection.view.failure is not None:
+            connection.watch.wake()
+        now = asyncio.get_running_loop().time()
+        health = assess(observe(connection), self._reporter.previous(cluster), now, grace=self._grace)
+        return await self._say(cluster, health, claims_of(secret))
+
+    async def _secret(self, cluster: Cluster) -> Secret | None:
+        name = cluster.token_secret_name
+        wanted = Key(cluster.metadata.namespace, name)
+        self._secrets.want(Owner(NAME, cluster.key), (wanted,) if name else ())
+        return await self._secrets.get(wanted) if name else None
+
+    def _edited(self, cluster: Cluster, secret: Secret | None) -> bool:
+        """Tell whether somebody touched the Cluster or its Secret since the last look."""
+        version = "" if secret is None else secret.metadata.resource_version
+        now = (cluster.metadata.uid, cluster.metadata.generation, version)
+        before = self._seen.get(cluster.key)
+        self._seen[cluster.key] = now
+        return before is not None and before != now
+
+    async def _say(
+        self, cluster: Cluster, health: Health | Wait, claims: Claims | None = None
+    ) -> Requeue | None:
+        end = expiry(claims, cluster.token_secret_name, datetime.now(UTC))
+        if isinstance(health, Health) and end.note:
+            health = replace(health, message=f"{health.message}; {end.note}")
+        again = await self._reporter.say(
+            cluster,
+            health,
+            isReady=isinstance(health, Health) and health.ready is True,
+            observedGeneration=cluster.metadata.generation,
+        )
+        if end.changes_in is None:
+            return again
+        return Requeue(end.changes_in if again is None else min(end.changes_in, again.after))

@@ -1,0 +1,214 @@
+"""Controller: slurmctld as a StatefulSet, its two Services, its configuration, and a ServiceMonitor.
+
+slurm.conf tells about a Controller, its NodeSets and its Accounting, so these are watched; and so are the
+ConfigMaps and Secrets that it refers to, the claims with its state, its pods, and the pings that say which
+slurmctld is in charge. Nothing here polls Slurm.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+import structlog
+
+from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
+from slurm_operator.controllers.workload.active import ActiveLabel, pings_changed
+from slurm_operator.controllers.workload.children import LOOK_AGAIN_SECONDS, Children, Done, Slot
+from slurm_operator.controllers.workload.claims import Claims, claim_trouble
+from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
+from slurm_operator.controllers.workload.models import ServiceMonitor, StatefulSet
+from slurm_operator.controllers.workload.monitors import PERIOD_SECONDS, Monitors
+from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.models import ConfigMap, Service
+from slurm_operator.kube.references import enqueue_owners
+from slurm_operator.kube.sources import Channel, any_of, ignore_status
+from slurm_operator.objects import slurmctld
+from slurm_operator.objects.claims import Growth, growths, keep_claims
+from slurm_operator.objects.config import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.controllers.workload.models import Claim
+    from slurm_operator.kube import controller as runtime
+    from slurm_operator.kube.store import Change
+    from slurm_operator.objects.desired import Desired
+    from slurm_operator.slurm.clients import ConnectionKey
+    from slurm_operator.slurm.view import ViewUpdate
+
+log = structlog.get_logger(__name__)
+
+_MONITOR = ServiceMonitor.RESOURCE.kind
+
+
+def build(wiring: Wiring) -> runtime.Controller:
+    """Wire the controller."""
+    return ControllerController(wiring).controller
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerPlan(Plan):
+    """What should be of a Controller: its children, and claims with more space."""
+
+    growths: tuple[tuple[Claim, Growth], ...] = ()
+
+
+class ControllerController(WorkloadController[Controller]):
+    """Keeps the slurmctld of every Controller."""
+
+    NAME: ClassVar = "controller-controller"
+    WORKERS: ClassVar = "controller"
+    DAEMON: ClassVar = "slurmctld"
+    APP: ClassVar = wellknown.APP_SLURMCTLD
+
+    def __init__(self, wiring: Wiring, discovery_period: float = PERIOD_SECONDS) -> None:
+        self._monitors = Monitors(wiring.client, self.NAME, discovery_period)
+        children = Children(wiring, Service, ConfigMap, StatefulSet, lookups={_MONITOR: self._monitors.find})
+        super().__init__(wiring, Controller, children)
+        self._node_sets = wiring.manager.informer(NodeSet)
+        self._accountings = wiring.manager.informer(Accounting)
+        self._active = ActiveLabel(wiring, self._pods)
+        self._claims = Claims(wiring.client, self.NAME)
+        self._pings: Channel[Key] = Channel()
+        (
+            self.controller.watch(self._node_sets, node_set_controllers, any_of(ignore_status, size_changed))
+            .watch(self._accountings, self._of_accounting, ignore_status)
+            .watch_channel(self._monitors.changes, lambda _: [one.key for one in self._objects.store.list()])
+            .watch_channel(self._monitors.references.changes, enqueue_owners(self.NAME))
+            .watch_channel(self._claims.references.changes, enqueue_owners(self.NAME))
+            .watch_channel(self._pings, lambda key: (key,))
+        )
+        wiring.connections.subscribe(self._updated)
+        for name, run in (
+            ("ServiceMonitor discovery", self._monitors.run),
+            ("named ServiceMonitors", self._monitors.references.run),
+            ("claims of slurmctld", self._claims.references.run),
+        ):
+            wiring.manager.add_runnable(run, name=name, leader_only=True)
+
+    # ----------------------------------------------------------------------------------------------- watches
+    def _of_accounting(self, change: Change[Accounting]) -> Iterable[Key]:
+        namespace, name = change.key
+        return [
+            controller.key
+            for controller in self._objects.store.list(namespace)
+            if controller.spec.accounting_ref is not None and controller.spec.accounting_ref.name == name
+        ]
+
+    def _updated(self, key: ConnectionKey, update: ViewUpdate) -> None:
+        if key.kind == Controller.RESOURCE.kind and pings_changed(update):
+            self._pings.send(Key(key.namespace, key.name))
+
+    def forget(self, key: Key) -> None:
+        """Watch nothing for a Controller that is gone."""
+        self._claims.release(key)
+        self._monitors.want(key, None)
+
+    # -------------------------------------------------------------------------------------------------- plan
+    def workload(self, live: Controller) -> Slot | None:
+        """Return the StatefulSet, if slurmctld runs here."""
+        return None if live.spec.external else Slot(StatefulSet.RESOURCE.kind, live.workload_name)
+
+    async def plan(self, live: Controller) -> ControllerPlan:
+        """Decide what should be."""
+        cluster = self._cluster(live)
+        found = await self._contents.read(live.key, slurmctld.references(live))
+        served = await self._monitors.served()
+        self._monitors.want(live.key, Key(live.metadata.namespace, live.workload_name) if served else None)
+        desired = slurmctld.desired(cluster, found, service_monitors=served)
+        desired = await self._without_unknown_monitor(live, desired)
+        claims = await self._claims.read(live)
+        plan = ControllerPlan(desired, found, reconfigures=live.spec.inplace_reconfigure)
+        return self._with_claims(live, plan, claims)
+
+    def _cluster(self, live: Controller) -> Cluster:
+        """Return the Controller with all that its slurm.conf tells about."""
+        namespace, ref = live.metadata.namespace, live.spec.accounting_ref
+        store = self._node_sets.store
+        hold_unreadable(self._node_sets, *(key for key in store.unreadable if key.namespace == namespace))
+        node_sets = [
+            node_set
+            for node_set in store.list(namespace)
+            if node_set.spec.controller_ref.name == live.metadata.name
+        ]
+        accounting = None
+        if ref is not None:
+            key = Key(namespace, ref.name)
+            hold_unreadable(self._accountings, key)
+            accounting = self._accountings.store.get(key)
+        return Cluster(live, node_sets, accounting)
+
+    async def _without_unknown_monitor(self, live: Controller, desired: Desired) -> Desired:
+        """Drop the wish to remove a ServiceMonitor that we may not even look for: then we made none."""
+        unwanted = [one for one in desired.unwanted if one.kind == _MONITOR]
+        if not unwanted:
+            return desired
+        try:
+            await self._monitors.find(Key(live.metadata.namespace, unwanted[0].name))
+        except KubeError as error:
+            log.debug("ServiceMonitors cannot be read", error=describe(error))
+            kept = tuple(one for one in desired.unwanted if one.kind != _MONITOR)
+            return replace(desired, unwanted=kept)
+        return desired
+
+    def _with_claims(
+        self, live: Controller, plan: ControllerPlan, claims: dict[str, Claim]
+    ) -> ControllerPlan:
+        slot = self.workload(live)
+        wanted = None if slot is None else plan.desired.find(*slot)
+        if slot is None or wanted is None:
+            return plan
+        others = tuple(one for one in plan.desired.objects if one is not wanted)
+        if live.claim_in_use:
+            trouble = claim_trouble(live, claims.get(live.claim_in_use))
+            if trouble is not None:
+                held = trouble.cause is Cause.INVALID
+                desired = replace(plan.desired, objects=others if held else plan.desired.objects)
+                plan = replace(plan, desired=desired, troubles=(trouble,))
+                if held:
+                    return plan
+        existing = self._children.cached(slot, live.metadata.namespace)
+        if isinstance(existing, StatefulSet) and existing.spec.service_name == wanted["spec"]["serviceName"]:
+            kept, problems = keep_claims(wanted, existing.spec.volume_claim_templates)
+            desired = replace(
+                plan.desired, objects=(*others, kept), problems=(*plan.desired.problems, *problems)
+            )
+            plan = replace(plan, desired=desired)
+        requested = {name: claim.requested for name, claim in claims.items()}
+        return replace(plan, growths=tuple((claims[one.claim], one) for one in growths(wanted, requested)))
+
+    # --------------------------------------------------------------------------------------------------- act
+    async def act(self, live: Controller, plan: Plan, done: Done) -> list[Trouble]:
+        """Grow claims, and lead the Service to the slurmctld in charge."""
+        found: list[Trouble] = []
+        if isinstance(plan, ControllerPlan):
+            for claim, growth in plan.growths:
+                trouble = await self._claims.grow(claim, growth)
+                if trouble is not None:
+                    found.append(trouble)
+                    done.look_again = LOOK_AGAIN_SECONDS
+        if not live.spec.external:
+            try:
+                await self._active.follow(live)
+            except KubeError as error:
+                done.errors.append(error)
+                found.append(Trouble(Cause.FAILED, f"a pod could not be labelled: {describe(error)}"))
+        return found
+
+
+def node_set_controllers(change: Change[NodeSet]) -> Iterable[Key]:
+    """Map a NodeSet to the Controllers that it belonged and belongs to."""
+    versions = [version for version in (change.old, change.new) if version is not None]
+    return dict.fromkeys(
+        Key(version.metadata.namespace, version.spec.controller_ref.name) for version in versions
+    )
+
+
+def size_changed(change: Change[NodeSet]) -> bool:
+    """Let through what can change the number of nodes that slurm.conf must have room for."""
+    return change.old is None or change.new is None or change.old.status.desired != change.new.status.desired

@@ -1,0 +1,189 @@
+"""Whether a Slurm cluster can be reached, as a condition that people and alerts can rely on.
+
+`assess` turns the view of a connection into a `Health`. It is not nervous: a cluster that worked keeps its
+good word until it has failed for a while (`GRACE`), so a slurmrestd that is rescheduled or one reply that was
+cut off moves no condition; and while a new connection makes its first request, a `True` from before stays.
+A cluster that answers with a list of nodes that is not believed stays ready, since it can be reached, but the
+reason changes when that lasts: nothing is done to any worker meanwhile, and people must see why. It says
+nothing that changes while nothing changes: no counts, no ages, no texts of the day.
+
+Each cause has a word of its own (`SlurmError.kind`) and a sentence that ends with what to do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
+
+from slurm_operator.api.shared import ConditionStatus
+from slurm_operator.slurm import errors
+from slurm_operator.slurm.answers import Reason
+
+if TYPE_CHECKING:
+    from slurm_operator.api.shared import Condition
+    from slurm_operator.slurm.clients import Connection
+    from slurm_operator.slurm.view import ClusterView, ViewUpdate
+
+# slurmctld that is restarted with its state is back in 3 s, slurmrestd in less; retries come after 1 and 3 s.
+GRACE: Final = 5.0
+
+CONNECTED: Final = "Connected"
+CONNECTING: Final = "Connecting"
+SUSPICIOUS: Final = Reason.LIST_SUSPICIOUS.value
+
+# While a list is doubted, another one comes every 5 s: what lasts for three times the grace is no single one.
+_DOUBT_GRACES: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """What a condition says: ready or not, or None when nobody knows; why, and what to do."""
+
+    ready: bool | None
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Why there can be no connection at all: something is missing or wrong."""
+
+    reason: str
+    message: str
+
+    @property
+    def health(self) -> Health:
+        """Return what the condition says."""
+        return Health(ready=False, reason=self.reason, message=self.message)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Nothing new is said yet; look again after so many seconds."""
+
+    seconds: float
+
+
+class EventText(NamedTuple):
+    """The words of a Kubernetes Event."""
+
+    type: Literal["Normal", "Warning"]
+    reason: str
+    action: str
+    note: str
+
+
+# What to do, by the kind of the error; {url} is where the connection leads.
+_SENTENCES: Final = {
+    errors.RestUnreachable.kind: "slurmrestd does not answer at {url}: check that its pods run, that its "
+    "Service has endpoints, and that no NetworkPolicy keeps the operator out",
+    errors.ControllerDown.kind: "slurmrestd at {url} answers, but slurmctld does not answer it: check that "
+    "slurmctld runs",
+    errors.TokenRefused.kind: "slurmrestd at {url} answers, but Slurm refuses the operator's token: check "
+    "that its key is the jwt.key of slurmctld, that it has not expired, and that the clocks agree",
+    errors.BadReply.kind: "what answers at {url} cannot be understood: check that it is slurmrestd and not a "
+    "proxy or another server",
+    errors.NoCommonVersion.kind: "slurmrestd at {url} offers no version of its API that this operator knows",
+    errors.Overloaded.kind: "slurmrestd at {url} answers, but Slurm limits the rate of its requests: raise "
+    "rl_bucket_size and rl_refill_rate in SlurmctldParameters, or find out who else asks that often",
+    errors.Refused.kind: "slurmrestd at {url} answers, but Slurm refuses to list its nodes; its words are in "
+    "the operator's log",
+}
+_OTHER: Final = "slurmrestd at {url} cannot be used; the operator's log says why"
+
+
+def sentence(kind: str, url: str) -> str:
+    """Say what is wrong and what to do about it."""
+    return _SENTENCES.get(kind, _OTHER).format(url=url)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What is seen of a connection: its newest view, and since when it has been there, failing, in doubt."""
+
+    url: str
+    view: ClusterView
+    since: float
+    failing_since: float | None = None
+    suspicious_since: float | None = None
+
+
+def observe(connection: Connection) -> Observed:
+    """Look at a connection."""
+    return Observed(
+        connection.target.url,
+        connection.view,
+        connection.since,
+        connection.failing_since,
+        connection.suspicious_since,
+    )
+
+
+def assess(seen: Observed, previous: Condition | None, now: float, *, grace: float = GRACE) -> Health | Wait:
+    """Judge a connection; `previous` is what the condition says so far."""
+    view, failure = seen.view, seen.view.failure
+    said_ready = previous is not None and previous.status == ConditionStatus.TRUE
+    if failure is None and view.taken is not None:
+        if view.suspicion is not None:
+            return _doubted(seen, previous, now, _DOUBT_GRACES * grace)
+        message = f"slurmrestd answers at {seen.url}, and slurmctld answers through it"
+        return Health(ready=True, reason=CONNECTED, message=message)
+    if failure is None:
+        left = seen.since + grace - now
+        if said_ready and left > 0:
+            return Wait(left)
+        return Health(None, CONNECTING, f"waiting for the first answer from {seen.url}")
+    left = (now if seen.failing_since is None else seen.failing_since) + grace - now
+    if said_ready and view.taken is not None and left > 0:
+        return Wait(left)
+    kind = failure.kind
+    if isinstance(failure, errors.CircuitOpen):
+        # Others were cut off before the first list was asked for: what they met is that nobody answered.
+        kind = errors.RestUnreachable.kind
+    return Health(ready=False, reason=kind, message=sentence(kind, seen.url))
+
+
+def _doubted(seen: Observed, previous: Condition | None, now: float, grace: float) -> Health | Wait:
+    """Judge a connection whose list of nodes is not believed."""
+    left = (now if seen.suspicious_since is None else seen.suspicious_since) + grace - now
+    if previous is not None and previous.reason == CONNECTED and left > 0:
+        return Wait(left)
+    message = (
+        f"slurmrestd answers at {seen.url}, but many nodes that were in Slurm are not in its list any more: "
+        "until more lists agree, or the nodes are back, nothing is done to any worker; the operator's log "
+        "names some of them"
+    )
+    return Health(ready=True, reason=SUSPICIOUS, message=message)
+
+
+def unreadable(reason: str) -> Health:
+    """Say that a Secret cannot be read, which is neither that it is there nor that it is not."""
+    message = (
+        "the Secret that is named cannot be read: the operator's log says why, most often a missing Role"
+    )
+    return Health(None, reason, message)
+
+
+def health_changed(update: ViewUpdate) -> bool:
+    """Tell whether an update can move a condition; most only say that nodes changed."""
+    before, after = (
+        (view.taken is None, type(view.failure), view.suspicion is None)
+        for view in (update.previous, update.view)
+    )
+    return before != after
+
+
+def transition(old: Condition | None, new: Condition) -> EventText | None:
+    """Return what to tell people about a condition that moved, if it is worth an Event."""
+    if old is not None and (old.status, old.reason) == (new.status, new.reason):
+        return None
+    was_ready = old is not None and old.status == ConditionStatus.TRUE
+    if new.reason == SUSPICIOUS:
+        return EventText("Warning", "SlurmListSuspicious", "Connect", new.message)
+    if new.reason == errors.TokenRefused.kind:
+        return EventText("Warning", "SlurmTokenRefused", "Connect", new.message)
+    if new.status == ConditionStatus.TRUE and not was_ready:
+        return EventText("Normal", "SlurmApiConnected", "Connect", new.message)
+    if new.status == ConditionStatus.FALSE and was_ready:
+        return EventText("Warning", "SlurmApiLost", "Connect", new.message)
+    return None

@@ -1,0 +1,178 @@
+"""LoginSet: login pods as a Deployment, their Service, the configuration of sshd, and its host keys.
+
+Host keys are made once, in a thread, because an RSA key takes seconds of CPU. The Secret is created and never
+applied: if one of its name exists, its keys are used, whoever made it, and if it cannot be used, a condition
+says why. So a user may bring keys, those of a machine that users know already, by making the Secret first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from slurm_operator.api import Controller, LoginSet, wellknown
+from slurm_operator.api.clusterdomain import cluster_domain
+from slurm_operator.controllers.workload.children import Children, Slot
+from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
+from slurm_operator.controllers.workload.models import Deployment, Workload
+from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.kube.errors import AlreadyExists, ApiError, NotFound
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.models import ConfigMap, Secret, Service
+from slurm_operator.kube.sources import ignore_status
+from slurm_operator.objects import login
+from slurm_operator.objects.hostkeys import make_host_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_operator.api.shared import Condition
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube import controller as runtime
+    from slurm_operator.kube.store import Change
+    from slurm_operator.objects.desired import Manifest
+
+_KEY_FILES: Final = tuple(
+    f"ssh_host_{kind}_key{end}" for kind in wellknown.SSH_HOST_KEY_TYPES for end in ("", ".pub")
+)
+# Where the kubelet tells each pod, this operator's too, the domain of the cluster.
+_RESOLVER: Final = Path("/etc/resolv.conf")
+_ROLLING: Final = "RollingUpdate"
+_ROLLING_DEFAULTS: Final = {"maxSurge": "25%", "maxUnavailable": "25%"}
+_CONTROLLER_REF: Final = "spec.controllerRef"
+
+
+def build(wiring: Wiring) -> runtime.Controller:
+    """Wire the controller."""
+    try:
+        resolver = _RESOLVER.read_text(encoding="utf-8")
+    except OSError:
+        resolver = ""
+    return LoginSetController(wiring, cluster_domain(resolver)).controller
+
+
+def keys_trouble(loginset: LoginSet, secret: Secret) -> Trouble | None:
+    """Say why the Secret with the name of the host keys cannot be used; None if it can."""
+    name, owner = f"Secret {secret.metadata.name!r}", secret.controller_owner
+    if secret.deleting:
+        return Trouble(Cause.CONFLICT, f"{name} is being deleted; when it is gone, new host keys are made")
+    if owner is not None and owner.uid != loginset.metadata.uid:
+        former = (owner.kind, owner.name) == (loginset.RESOURCE.kind, loginset.metadata.name)
+        why = (
+            "is of a former LoginSet of this name; waiting until it is gone"
+            if former
+            else f"belongs to {owner.kind} {owner.name!r}: give this LoginSet another name"
+        )
+        return Trouble(Cause.CONFLICT, f"{name} {why}")
+    if lacking := [file for file in _KEY_FILES if not (secret.data or {}).get(file)]:
+        advice = "add them, or delete the Secret to have new host keys made"
+        return Trouble(Cause.INVALID, f"{name} lacks {', '.join(lacking)}: {advice}")
+    return None
+
+
+def spell_out_strategy(manifest: Manifest) -> Manifest:
+    """Return a Deployment with all of its strategy, also what Kubernetes would fill in.
+
+    What Kubernetes fills in is nobody's, so no later apply can take it away again; and `Recreate` is refused
+    while the numbers of a rolling update are still there.
+    """
+    strategy = manifest["spec"].get("strategy", {})
+    if strategy.get("type", _ROLLING) == _ROLLING:
+        numbers = _ROLLING_DEFAULTS | strategy.get("rollingUpdate", {})
+        strategy = {"type": _ROLLING, "rollingUpdate": numbers}
+    return manifest | {"spec": manifest["spec"] | {"strategy": strategy}}
+
+
+class LoginSetController(WorkloadController[LoginSet]):
+    """Keeps the login pods of every LoginSet."""
+
+    NAME: ClassVar = "loginset-controller"
+    WORKERS: ClassVar = "loginset"
+    DAEMON: ClassVar = "the login service"
+    APP: ClassVar = wellknown.APP_LOGIN
+
+    def __init__(self, wiring: Wiring, domain: str) -> None:
+        super().__init__(wiring, LoginSet, Children(wiring, Service, ConfigMap, Deployment))
+        self._domain = domain
+        self._controllers = wiring.manager.informer(Controller)
+        self.controller.watch(self._controllers, self._of_controller, ignore_status)
+
+    def _of_controller(self, change: Change[Controller]) -> Iterable[Key]:
+        namespace, name = change.key
+        return [
+            loginset.key
+            for loginset in self._objects.store.list(namespace)
+            if loginset.spec.controller_ref.name == name
+        ]
+
+    def workload(self, live: LoginSet) -> Slot:
+        """Return the Deployment."""
+        return Slot(Deployment.RESOURCE.kind, live.workload_name)
+
+    def fields(self, live: LoginSet, workload: Workload | None) -> dict[str, Any]:
+        """Return what autoscalers read, too."""
+        return {
+            **super().fields(live, workload),
+            "replicas": workload.status.replicas if workload else 0,
+            "selector": live.selector,
+        }
+
+    def event_reason(self, degraded: Condition) -> str:
+        """Return the reason that the Go operator uses for a missing Controller."""
+        missing = degraded.message.startswith(_CONTROLLER_REF)
+        return "ControllerRefFailed" if missing else super().event_reason(degraded)
+
+    async def plan(self, live: LoginSet) -> Plan:
+        """Decide what should be, with host keys that exist by then."""
+        key = Key(live.metadata.namespace, live.spec.controller_ref.name)
+        hold_unreadable(self._controllers, key)
+        controller = self._controllers.store.get(key)
+        found = await self._contents.read(live.key, login.references(live, controller))
+        secret = found.secrets.get(live.ssh_host_keys_name) or await self._host_keys(live)
+        found = replace(found, secrets={**found.secrets, live.ssh_host_keys_name: secret})
+        trouble = keys_trouble(live, secret)
+        desired = login.desired(live, controller, found, cluster_domain=self._domain)
+        if trouble is not None:
+            # Pods with such keys would not start, and those that run have the keys that users know.
+            kept = tuple(one for one in desired.objects if one["kind"] != Deployment.RESOURCE.kind)
+            return Plan(replace(desired, objects=kept), found, (trouble,))
+        await self._keep_labels(live, secret)
+        objects = tuple(
+            spell_out_strategy(one) if one["kind"] == Deployment.RESOURCE.kind else one
+            for one in desired.objects
+        )
+        return Plan(replace(desired, objects=objects), found)
+
+    # ---------------------------------------------------------------------------------------------- host keys
+    async def _host_keys(self, live: LoginSet) -> Secret:
+        """Return the Secret with the host keys: the one that exists after all, or a new one."""
+        name, namespace = live.ssh_host_keys_name, live.metadata.namespace
+        # The watch of the Secret may be behind, and making keys is dear.
+        with contextlib.suppress(NotFound):
+            return await self._client.get(Secret, name, namespace)
+        keys = await asyncio.to_thread(make_host_keys)
+        try:
+            made = await self._client.create(Secret, login.host_keys_secret(live, keys))
+        except AlreadyExists:
+            return await self._client.get(Secret, name, namespace)
+        except ApiError as error:
+            note = f"Secret {name!r} could not be created: {describe(error)}"
+            self._events.event(live, "Warning", "CreateFailed", "Create", note)
+            raise
+        self._events.event(live, "Normal", "CreateSucceeded", "Create", f"Created Secret {name!r}", made)
+        return made
+
+    async def _keep_labels(self, live: LoginSet, secret: Secret) -> None:
+        """Give our own Secret back the labels that somebody took off; its content cannot be changed."""
+        owner = secret.controller_owner
+        if owner is None or not secret.immutable:
+            return
+        manifest = login.host_keys_secret(live, secret.data or {})
+        wanted: dict[str, str] = manifest["metadata"]["labels"]
+        if not wanted.items() <= secret.metadata.labels.items():
+            manifest["metadata"]["uid"] = secret.metadata.uid
+            await self._client.apply(Secret, manifest)

@@ -1,0 +1,108 @@
+"""From a node that changed in Slurm to the NodeSets that must look at it.
+
+A worker's Slurm node carries a comment, a small JSON that says which pod it is and which NodeSet made it; the
+Go operator writes the same one. That is the sure way back. Before the comment is written (a worker has just
+registered), and where it is of an older version that did not name the NodeSet, other marks have to do: the
+feature that each NodeSet gives to its nodes, else the prefix of the name. A wrong guess costs one look that
+finds nothing to do; a node that nobody claims is somebody else's machine and concerns no NodeSet.
+
+Everything here is pure; `nodeset_mapper` is for `Controller.watch_channel`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slurm_operator.kube.meta import Key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from slurm_operator.api.nodeset import NodeSet
+    from slurm_operator.kube.store import Store
+    from slurm_operator.slurm.model import Node
+
+CONTROLLER_INDEX = "controller"
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmNodeEvent:
+    """One node of a Controller's cluster before (None: it was not there) and after (None: it is gone)."""
+
+    controller: Key
+    name: str
+    old: Node | None
+    new: Node | None
+
+
+class PodInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """The comment of a Slurm node: which pod it is. The order of the fields is that of the Go operator."""
+
+    namespace: str
+    pod_name: str
+    node: str
+    node_set_name: str = ""
+    node_set_uid: str = msgspec.field(default="", name="nodeSetUID")
+
+
+_DECODER = msgspec.json.Decoder(PodInfo)
+
+
+def pod_info(comment: str) -> PodInfo | None:
+    """Read the comment of a node; None when it is not one of ours."""
+    if not comment.startswith("{"):
+        return None
+    try:
+        return _DECODER.decode(comment)
+    except (msgspec.MsgspecError, UnicodeError):
+        return None
+
+
+def index_by_controller(nodeset: NodeSet) -> tuple[str, ...]:
+    """Index a NodeSet by the Controller that it belongs to."""
+    return (str(Key(nodeset.metadata.namespace, nodeset.spec.controller_ref.name)),)
+
+
+def nodeset_mapper(nodesets: Store[NodeSet]) -> Callable[[SlurmNodeEvent], Iterable[Key]]:
+    """Return the mapper from node events to the NodeSets in a store, which gets an index for it."""
+    nodesets.add_index(CONTROLLER_INDEX, index_by_controller)
+    return lambda event: nodeset_keys(event, nodesets.by_index(CONTROLLER_INDEX, str(event.controller)))
+
+
+def nodeset_keys(event: SlurmNodeEvent, nodesets: Iterable[NodeSet]) -> tuple[Key, ...]:
+    """Return the NodeSets, among those of the event's Controller, that the node belonged or belongs to."""
+    candidates = tuple(nodesets)
+    found: dict[Key, None] = {}
+    for node in (event.old, event.new):
+        if node is not None:
+            found |= dict.fromkeys(_owners(node, candidates))
+    return tuple(found)
+
+
+def _owners(node: Node, nodesets: tuple[NodeSet, ...]) -> list[Key]:
+    info = pod_info(node.comment)
+    if info is not None and info.node_set_name:
+        named = (info.namespace, info.node_set_name)
+        return [nodeset.key for nodeset in nodesets if nodeset.key == named]
+    if info is not None:
+        mine = [nodeset for nodeset in nodesets if nodeset.metadata.namespace == info.namespace]
+        return _longest({nodeset.key: nodeset.pod_generate_name for nodeset in mine}, info.pod_name)
+    features = {*node.features, *node.active_features}
+    if featured := [nodeset.key for nodeset in nodesets if nodeset.slurm_name in features]:
+        return featured
+    return _longest({nodeset.key: _name_prefix(nodeset) for nodeset in nodesets}, node.name)
+
+
+def _name_prefix(nodeset: NodeSet) -> str:
+    """Return what the names of a NodeSet's Slurm nodes begin with, unless they are those of machines."""
+    return str(nodeset.spec.template.spec.get("hostname") or "") or nodeset.pod_generate_name
+
+
+def _longest(prefixes: dict[Key, str], name: str) -> list[Key]:
+    """Return the keys with the longest prefix of a name: `gpu-large-0` is of `gpu-large-`, not of `gpu-`."""
+    fitting = {key: prefix for key, prefix in prefixes.items() if name.startswith(prefix)}
+    longest = max(map(len, fitting.values()), default=0)
+    return [key for key, prefix in fitting.items() if len(prefix) == longest]

@@ -1,0 +1,297 @@
+"""SlurmClient: for each Controller the connection to its slurmrestd, and the condition `SlurmApiReady`.
+
+Where a connection leads is decided by `choose`: to the Cluster that the Controller's annotation names or that
+has its own name, else to the oldest RestApi of the Controller. A Cluster has a connection of its own (see
+`cluster`), which the Controller then shares; its condition repeats the Cluster's word. To a RestApi the
+operator goes as the Slurm user `slurm`, with tokens that it signs with the Controller's own JWT key; they are
+renewed inside the connection, which stays.
+
+What is missing (RestApi, Cluster, Secret, the key in it) takes the connection away and has a reason of its
+own; each is watched, so the condition heals the moment it appears. What exists and cannot be read is not
+missing: the connection stays as it is. A Controller that was made anew gets a connection of its own, since it
+may be another cluster. Nothing here polls: a health that changes
+comes from the connection's watch through a channel, and a look is asked for later only while a failure is
+young.
+
+Changes of Slurm nodes are passed on into `wiring.node_events`, for the NodeSets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import Cluster, Controller, RestApi, wellknown
+from slurm_operator.api.shared import find_condition
+from slurm_operator.controllers.conditions import condition_changed
+from slurm_operator.controllers.health import (
+    CONNECTING,
+    GRACE,
+    Health,
+    Problem,
+    assess,
+    health_changed,
+    observe,
+    unreadable,
+)
+from slurm_operator.controllers.nodeevents import SlurmNodeEvent
+from slurm_operator.controllers.reporting import Reporter
+from slurm_operator.kube import controller as runtime
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.meta import Key, T
+from slurm_operator.kube.references import Owner, enqueue_owners
+from slurm_operator.kube.sources import Channel, any_of, ignore_status
+from slurm_operator.slurm.address import parse_url
+from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.slurm.token import MintedToken
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube.controller import Requeue
+    from slurm_operator.kube.models import Secret
+    from slurm_operator.kube.store import Change, Store
+    from slurm_operator.slurm.view import ViewUpdate
+
+NAME: Final = "slurmclient-controller"
+# A field manager of its own: other controllers write other conditions of the same Controller.
+FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-slurmclient"
+TOKEN_LIFETIME: Final = timedelta(minutes=15)
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+# ------------------------------------------------------------------------------------------------- decisions
+def cluster_ref(controller: Controller) -> str:
+    """Return the name of the Cluster that a Controller asks for, empty if it does not."""
+    return controller.metadata.annotations.get(wellknown.ANNOTATION_CLUSTER_REF, "").strip()
+
+
+def choose(
+    controller: Controller,
+    restapis: Sequence[RestApi],
+    clusters: Sequence[Cluster],
+    *,
+    unread_restapis: Collection[str] = (),
+    unread_clusters: Collection[str] = (),
+) -> RestApi | Cluster | Problem | Health:
+    """Decide through what a Controller's cluster is reached; all lists are of its namespace.
+
+    `unread` are the names of those that exist and never could be read. A `Health` says that they keep it
+    from being known.
+    """
+    name = controller.metadata.name
+    alive = {cluster.metadata.name: cluster for cluster in clusters if not cluster.deleting}
+    wanted = cluster_ref(controller)
+    if (first := wanted or name) in unread_clusters:
+        return _unread("Cluster", first)
+    if wanted:
+        found = alive.get(wanted)
+        return found or Problem(
+            "ClusterNotFound",
+            f"the annotation {wellknown.ANNOTATION_CLUSTER_REF} names the Cluster {wanted!r}, and there is "
+            f"none in namespace {controller.metadata.namespace}: create it, or remove the annotation to use "
+            "a RestApi",
+        )
+    if name in alive:
+        return alive[name]
+    mine = [restapi for restapi in restapis if restapi.spec.controller_ref.name == name]
+    if not mine and unread_restapis:
+        # One of them may be the one. Beside one that can be read they do not matter: all lead to slurmctld.
+        return _unread("RestApi", min(unread_restapis))
+    if not mine:
+        return Problem(
+            "RestApiNotFound",
+            f"no RestApi has controllerRef.name {name!r}, and there is no Cluster {name!r}: create one of "
+            "them, since without it no worker can be drained or removed",
+        )
+    return min(mine, key=_seniority)
+
+
+def _unread(kind: str, name: str) -> Health:
+    message = (
+        f"the {kind} {name!r} exists, but this version of the operator cannot read it, so the connection "
+        "stays as it is; the operator's log says what is wrong with it"
+    )
+    return Health(None, f"{kind}Unreadable", message)
+
+
+def _seniority(restapi: RestApi) -> tuple[bool, datetime, str]:
+    """Order by age; what is being deleted comes last."""
+    metadata = restapi.metadata
+    return restapi.deleting, metadata.creation_timestamp or _NEVER, metadata.name
+
+
+def signing_key(controller: Controller, secret: Secret | None) -> bytes | Problem:
+    """Find the key that signs the operator's tokens in the Secret that the Controller names."""
+    selector = controller.jwt_key
+    if selector is None or not selector.name:
+        return Problem(
+            "JwtKeyNotSet",
+            "spec.jwtKeyRef is not set: name the Secret and key with the cluster's jwt.key, or let a Cluster "
+            "supply a token",
+        )
+    if secret is None:
+        return Problem(
+            "JwtSecretNotFound", f"spec.jwtKeyRef names the Secret {selector.name!r}: there is none"
+        )
+    key = (secret.data or {}).get(selector.key)
+    if not key:
+        state = "no key" if key is None else "nothing under the key"
+        return Problem(
+            "JwtKeyNotFound", f"spec.jwtKeyRef: the Secret {selector.name!r} has {state} {selector.key!r}"
+        )
+    return key
+
+
+def target(
+    controller: Controller, restapi: RestApi, secret: Secret | None, override: str | None
+) -> Target | Problem:
+    """Decide where a Controller's own connection leads, and as whom."""
+    signed_with = signing_key(controller, secret)
+    if isinstance(signed_with, Problem):
+        return signed_with
+    try:
+        url = override or parse_url(restapi.server_url)
+    except ValueError as error:
+        where = f"the RestApi {restapi.metadata.name!r}, spec.service.port {restapi.spec.service.port}"
+        return Problem("InvalidServer", f"{where}: {error}")
+    token = MintedToken(signed_with, wellknown.SLURM_USER, TOKEN_LIFETIME)
+    return Target(url, f"{controller.metadata.uid} {token.fingerprint}", token)
+
+
+def mirror(cluster: Cluster) -> Health:
+    """Repeat what a Cluster says about its connection, for a Controller that shares it."""
+    name = cluster.metadata.name
+    ready = find_condition(cluster.status.conditions, wellknown.CONDITION_READY)
+    if ready is None:
+        return Health(None, CONNECTING, f"through the Cluster {name!r}, which has no status yet")
+    known = {"True": True, "False": False}.get(ready.status)
+    return Health(known, ready.reason, f"through the Cluster {name!r}: {ready.message}")
+
+
+# ---------------------------------------------------------------------------------------------------- wiring
+def build(wiring: Wiring) -> runtime.Controller:
+    """Wire the controller."""
+    return SlurmClient(wiring).controller
+
+
+class SlurmClient:
+    """Keeps the connection of every Controller; `grace` is how long a failure must last to be said."""
+
+    def __init__(self, wiring: Wiring, *, grace: float = GRACE) -> None:
+        self._grace = grace
+        self._secrets = wiring.secrets
+        self._connections = wiring.connections
+        self._node_events = wiring.node_events
+        self._override = wiring.slurm_api_override
+        self._reporter = Reporter(
+            wiring.client, wiring.events, Controller, wellknown.CONDITION_SLURM_API_READY, FIELD_MANAGER
+        )
+        self._controllers = wiring.manager.informer(Controller)
+        self._restapis = wiring.manager.informer(RestApi)
+        self._clusters = wiring.manager.informer(Cluster)
+        self._health: Channel[Key] = Channel()
+        moved = condition_changed(wellknown.CONDITION_SLURM_API_READY)
+        self.controller = (
+            runtime.Controller(NAME, self.reconcile, workers=wiring.workers["slurmclient"])
+            .watch(self._controllers, predicate=any_of(ignore_status, moved))
+            .watch(self._restapis, self._served, ignore_status)
+            .watch(self._clusters, self._users)
+            .watch_channel(self._health, lambda key: (key,))
+            .watch_channel(self._secrets.changes, enqueue_owners(NAME))
+        )
+        self._connections.subscribe(self._updated)
+
+    def _users(self, change: Change[Cluster]) -> Iterable[Key]:
+        """Map a Cluster to the Controllers that use it, or may from now on."""
+        namespace, name = change.key
+        yield Key(namespace, name)
+        for controller in self._controllers.store.list(namespace):
+            if cluster_ref(controller) == name:
+                yield controller.key
+
+    def _served(self, change: Change[RestApi]) -> Iterable[Key]:
+        """Map a RestApi to the Controllers that it served and serves; one that was never read, to all."""
+        for key in restapi_controllers(change):
+            if key.name:
+                yield key
+            else:
+                yield from (found.key for found in self._controllers.store.list(key.namespace))
+
+    def _updated(self, key: ConnectionKey, update: ViewUpdate) -> None:
+        if key.kind != "Controller":
+            return
+        controller = Key(key.namespace, key.name)
+        for change in update.changes:
+            self._node_events.send(SlurmNodeEvent(controller, change.name, change.old, change.new))
+        if health_changed(update) and self._connections.linked(key) is None:
+            self._health.send(controller)
+
+    # ---------------------------------------------------------------------------------------------- reconcile
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Give a Controller its connection and say how it is."""
+        controller = self._controllers.store.get(key)
+        own = ConnectionKey("Controller", key.namespace, key.name)
+        if controller is None:
+            if key not in self._controllers.store.unreadable:
+                self._connections.remove(own)
+                self._secrets.want(Owner(NAME, key), ())
+                self._reporter.forget(key)
+            return None
+        choice = choose(
+            controller,
+            self._restapis.store.list(key.namespace),
+            self._clusters.store.list(key.namespace),
+            unread_restapis=_unread_names(self._restapis.store, key.namespace),
+            unread_clusters=_unread_names(self._clusters.store, key.namespace),
+        )
+        match choice:
+            case Cluster():
+                self._secrets.want(Owner(NAME, key), ())
+                self._connections.link(own, ConnectionKey("Cluster", *choice.key))
+                return await self._reporter.say(controller, mirror(choice))
+            case RestApi():
+                return await self._connect(controller, choice, own)
+            case Problem():
+                self._secrets.want(Owner(NAME, key), ())
+                self._connections.remove(own)
+                return await self._reporter.say(controller, choice.health)
+            case Health():
+                return await self._reporter.say(controller, choice)
+
+    async def _connect(self, controller: Controller, restapi: RestApi, own: ConnectionKey) -> Requeue | None:
+        try:
+            secret = await self._secret(controller)
+        except KubeError:
+            # Nobody knows what the key is now, so the connection that is there stays.
+            await self._reporter.say(controller, unreadable("JwtSecretUnreadable"))
+            raise
+        chosen = target(controller, restapi, secret, self._override)
+        if isinstance(chosen, Problem):
+            self._connections.remove(own)
+            return await self._reporter.say(controller, chosen.health)
+        connection = self._connections.set(own, chosen)
+        now = asyncio.get_running_loop().time()
+        health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
+        return await self._reporter.say(controller, health)
+
+    async def _secret(self, controller: Controller) -> Secret | None:
+        selector = controller.jwt_key
+        wanted = Key(controller.metadata.namespace, selector.name) if selector and selector.name else None
+        self._secrets.want(Owner(NAME, controller.key), () if wanted is None else (wanted,))
+        return None if wanted is None else await self._secrets.get(wanted)
+
+
+def _unread_names(store: Store[T], namespace: str) -> list[str]:
+    """Return the names of what exists in a namespace and never could be read."""
+    return [key.name for key in store.unreadable if key.namespace == namespace and key not in store]
+
+
+def restapi_controllers(change: Change[RestApi]) -> Iterable[Key]:
+    """Map a RestApi to the Controllers that it served and serves."""
+    versions = [version for version in (change.old, change.new) if version is not None]
+    return dict.fromkeys(
+        Key(version.metadata.namespace, version.spec.controller_ref.name) for version in versions
+    )

@@ -1,0 +1,280 @@
+"""What to do about a Token: a pure decision from the Token, its key, the Secret of its name, and the time.
+
+A Secret is written for one of three reasons. There is none. Its token is not what the Token asks for any
+more: another key signs now, the user or the lifetime changed, four fifths of its life are over, somebody
+edited it. Or the token is good and something around it is not: labels, owner, the immutable mark; then the
+same token stays. Whatever else is found is left as it is and said in the condition. A missing key, a Secret
+of somebody else, an expired token: none of these is an error that repeats for ever.
+
+With `refresh: false` the Secret is immutable, and a token in it is never replaced. When it is of no use any
+more, the message of the condition says how to get a new one: delete the Secret.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.controllers.token_secret import (
+    drifted,
+    former_owners,
+    is_controlled,
+    is_orphan,
+    present,
+)
+from slurm_operator.slurm import token as jwt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from slurm_operator.api import Token
+    from slurm_operator.kube.models import Secret
+
+# A look at least this often: timers do not hear of a wall clock that was set.
+RECHECK: Final = timedelta(minutes=5)
+_SOONEST: Final = timedelta(seconds=1)
+# The Go operator cut both ends of a life to whole seconds, each by itself.
+_ROUNDING: Final = timedelta(seconds=1)
+
+_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
+_LONGEST_NAME: Final = 253
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+
+
+class Reason(StrEnum):
+    """The words of the Ready condition."""
+
+    ISSUED = "Issued"
+    INVALID_SPEC = "InvalidSpec"
+    KEY_MISSING = "KeyMissing"
+    KEY_INVALID = "KeyInvalid"
+    KEY_UNREADABLE = "KeyUnreadable"
+    KEY_ROTATED = "KeyRotated"
+    EXPIRED = "Expired"
+    CONFLICT = "SecretConflict"
+    OUTDATED = "SecretOutdated"
+    TERMINATING = "SecretTerminating"
+    WRITE_FAILED = "SecretWriteFailed"
+
+
+class Why(StrEnum):
+    """Why a token is issued, in the words that people read."""
+
+    NEW = "there was none"
+    DAMAGED = "what was in the Secret is no token"
+    KEY_ROTATED = "the JWT key has changed"
+    USER_CHANGED = "the former one was for another user"
+    LIFETIME_CHANGED = "spec.lifetime has changed"
+    FROM_THE_FUTURE = "the former one was issued in the future, so a clock was set"
+    DUE = "four fifths of the former one's life are over"
+    UNLOCKED = "spec.refresh was turned on"
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What there is."""
+
+    token: Token
+    key: Secret | None
+    """The Secret with the signing key."""
+    live: Secret | None
+    """The Secret of the name that the token goes to, whoever owns it."""
+    rival: str = ""
+    """The name of an older Token that wants the same Secret."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Issue:
+    """Sign a new token and write it; with `replace`, into a new Secret in place of the immutable one."""
+
+    key: bytes
+    why: Why
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Restore:
+    """Write the Secret anew around the token that is in it."""
+
+    value: str
+    claims: jwt.Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """All is well."""
+
+    claims: jwt.Claims
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Nothing can or may be done now; the condition says why."""
+
+    reason: Reason
+    message: str
+    claims: jwt.Claims | None = None
+
+
+Decision = Issue | Restore | Keep | Hold
+
+
+# -------------------------------------------------------------------------------------------------- the spec
+def complaint(token: Token) -> str | None:
+    """Return what is wrong with the spec, by the name of the field, or None."""
+    return next(_complaints(token), None)
+
+
+def _complaints(token: Token) -> Iterator[str]:
+    ref = token.jwt_key
+    if ref is None or not ref.name or not ref.key:
+        yield "spec.jwtKeyRef: name the Secret, and the key in it, that sign the token"
+    try:
+        if token.lifetime() <= timedelta(0):
+            yield f"spec.lifetime: {token.spec.lifetime!r} is no time at all: such a token is never valid"
+    except ValueError as error:
+        yield str(error)
+    name, key = token.secret_name, token.secret_key
+    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
+        own = token.spec.secret_ref is not None and token.spec.secret_ref.name
+        made = "" if own else " (made from the name of this Token and spec.username)"
+        yield f"spec.secretRef.name: {name!r}{made} cannot be the name of a Secret: set another one"
+    if len(key) > _LONGEST_NAME or not _DATA_KEY.fullmatch(key):
+        yield f"spec.secretRef.key: {key!r} cannot be a key in a Secret: use letters, digits, '-', '_', '.'"
+    if ref is not None and name == ref.name:
+        yield f"spec.secretRef.name: {name!r} is the Secret with the JWT key: the token needs another one"
+
+
+def older_rival(token: Token, others: Iterable[Token]) -> str:
+    """Return the name of the oldest Token that wants the same Secret, if that is not this one."""
+    rivals = [other for other in others if other.secret_name == token.secret_name and not other.deleting]
+    first = min([token, *rivals], key=_seniority)
+    return "" if first.metadata.uid == token.metadata.uid else first.metadata.name
+
+
+def _seniority(token: Token) -> tuple[datetime, str]:
+    return token.metadata.creation_timestamp or _NEVER, token.metadata.name
+
+
+# ---------------------------------------------------------------------------------------------- the decision
+def decide(seen: Observation, now: datetime) -> Decision:
+    """Decide about a Token of whose spec there is no `complaint`."""
+    key = _signing_key(seen)
+    if isinstance(key, Hold):
+        return key
+    if (conflict := _conflict(seen)) is not None:
+        return conflict
+    if seen.live is None:
+        return Issue(key, Why.NEW)
+    if seen.live.deleting:
+        name = seen.live.metadata.name
+        return Hold(
+            Reason.TERMINATING, f"Secret {name!r} is being deleted; when it is gone, a new one follows"
+        )
+    return _about(seen.token, seen.live, key, now)
+
+
+def _about(token: Token, live: Secret, key: bytes, now: datetime) -> Decision:
+    """Decide about a Secret that is ours."""
+    value = present(token, live)
+    claims = _claims(value)
+    why = next(_faults(token, value, claims, key, now), None)
+    if live.immutable and token.spec.refresh:
+        return Issue(key, why or Why.UNLOCKED, replace=True)
+    if why is not None or claims is None:
+        why = why or Why.DAMAGED
+        return _locked(token, claims, why) if live.immutable else Issue(key, why)
+    return Restore(value, claims) if drifted(token, live) else Keep(claims)
+
+
+def _signing_key(seen: Observation) -> bytes | Hold:
+    ref, token, live = seen.token.jwt_key, seen.token, seen.live
+    claims = _claims(present(token, live)) if live is not None and is_controlled(token, live) else None
+    left = "" if claims is None else f"; until then the token in Secret {token.secret_name!r} stays as it is"
+    name, data_key = ("", "") if ref is None else (ref.name, ref.key)
+    if seen.key is None:
+        message = f"spec.jwtKeyRef: there is no Secret {name!r}: create it, with Slurm's jwt.key{left}"
+        return Hold(Reason.KEY_MISSING, message, claims)
+    key = (seen.key.data or {}).get(data_key)
+    if key is None:
+        message = f"spec.jwtKeyRef: Secret {name!r} has no key {data_key!r}: add it{left}"
+        return Hold(Reason.KEY_MISSING, message, claims)
+    if not key:
+        message = f"spec.jwtKeyRef: {data_key!r} in Secret {name!r} is empty: put Slurm's jwt.key there{left}"
+        return Hold(Reason.KEY_INVALID, message, claims)
+    return key
+
+
+def _conflict(seen: Observation) -> Hold | None:
+    """Say why the Secret of this name is not for us; None if it is, or if we may make it."""
+    live, name = seen.live, seen.token.secret_name
+    advice = "choose another name in spec.secretRef, or delete what is not needed"
+    if live is not None and is_controlled(seen.token, live):
+        return None
+    if live is not None and not former_owners(live, seen.key) and not is_orphan(live):
+        owner = live.controller_owner
+        whose = "nobody controls it" if owner is None else f"{owner.kind} {owner.name!r} controls it"
+        message = f"Secret {name!r} is there already and not of this Token ({whose}), so it is left alone"
+        return Hold(Reason.CONFLICT, f"{message}: {advice}")
+    if seen.rival:
+        return Hold(Reason.CONFLICT, f"Token {seen.rival!r} writes to Secret {name!r} as well: {advice}")
+    return None
+
+
+def _faults(token: Token, value: str, claims: jwt.Claims | None, key: bytes, now: datetime) -> Iterator[Why]:
+    """Yield why the token in the Secret has to be replaced, the gravest first."""
+    if claims is None or claims.issued_at is None or claims.expires_at is None:
+        yield Why.DAMAGED
+        return
+    if not jwt.signed_by(value, key):
+        yield Why.KEY_ROTATED
+    if claims.user != token.username:
+        yield Why.USER_CHANGED
+    if not token.spec.refresh:
+        if now >= claims.expires_at:
+            yield Why.DUE
+        return
+    if abs(claims.expires_at - claims.issued_at - token.lifetime()) > _ROUNDING:
+        yield Why.LIFETIME_CHANGED
+    if claims.issued_at > now + jwt.CLOCK_SKEW:
+        yield Why.FROM_THE_FUTURE
+    if now >= jwt.renew_at(claims):
+        yield Why.DUE
+
+
+def _locked(token: Token, claims: jwt.Claims | None, why: Why) -> Hold:
+    """Say what is wrong with a token that may never be replaced."""
+    name = token.secret_name
+    reason, message = {
+        Why.DUE: (Reason.EXPIRED, "the token has expired"),
+        Why.KEY_ROTATED: (Reason.KEY_ROTATED, "the JWT key has changed since the token was issued"),
+        Why.USER_CHANGED: (
+            Reason.OUTDATED,
+            f"the token in Secret {name!r} is not for user {token.username!r}",
+        ),
+    }.get(why, (Reason.OUTDATED, f"Secret {name!r} has no token under {token.secret_key!r}"))
+    advice = f"delete Secret {name!r} to get a new one, or set spec.refresh to have it renewed"
+    return Hold(reason, f"{message}, and spec.refresh is false: {advice}", claims)
+
+
+def _claims(value: str) -> jwt.Claims | None:
+    try:
+        return jwt.read(value)
+    except ValueError:
+        return None
+
+
+# -------------------------------------------------------------------------------------------------- the time
+def look_again(token: Token, outcome: Keep | Hold, now: datetime) -> float | None:
+    """Return after how many seconds the passing of time alone may have changed something, if ever."""
+    if outcome.claims is None or outcome.claims.expires_at is None:
+        return None
+    if isinstance(outcome, Hold):
+        # What has expired stays so, unless it was the clock that was wrong. All else comes with an event.
+        return RECHECK.total_seconds() if outcome.reason is Reason.EXPIRED else None
+    at = jwt.renew_at(outcome.claims) if token.spec.refresh else outcome.claims.expires_at
+    return min(max(at - now, _SOONEST), RECHECK).total_seconds()

@@ -1,0 +1,51 @@
+"""What every controller is built from, made once by the process and handed to each `build(wiring)`.
+
+Everything in it is shared: one client, one recorder of Events, one watch per Secret or ConfigMap that
+somebody names, one connection per Slurm cluster. A controller takes its informers from the manager, where
+equal ones are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.controllers.nodeevents import SlurmNodeEvent
+    from slurm_operator.kube.apply import Applier
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.controller import Controller
+    from slurm_operator.kube.events import EventRecorder
+    from slurm_operator.kube.manager import Manager
+    from slurm_operator.kube.models import ConfigMap, Secret
+    from slurm_operator.kube.references import References
+    from slurm_operator.kube.sources import Channel
+    from slurm_operator.slurm.clients import Connections
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """The parts of the process that controllers share."""
+
+    manager: Manager
+    client: Client
+    applier: Applier
+    events: EventRecorder
+    secrets: References[Secret]
+    """Secrets that a kind names; never all Secrets of the cluster."""
+    config_maps: References[ConfigMap]
+    """ConfigMaps that a kind names; never all ConfigMaps of the cluster."""
+    connections: Connections
+    """The connection to each Slurm cluster: made by the SlurmClient and Cluster controllers, read by all."""
+    node_events: Channel[SlurmNodeEvent]
+    """What changed in Slurm, node by node, for whoever owns the pod under a node."""
+    workers: Mapping[str, int]
+    """How many keys each controller works on at the same time, by the name of its flag."""
+    slurm_api_override: str | None = None
+    """Where every connection goes instead of its own URL; for a manager outside of the cluster."""
+
+
+Build: TypeAlias = Callable[[Wiring], "Controller"]

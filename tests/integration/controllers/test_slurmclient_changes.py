@@ -1,0 +1,177 @@
+"""What becomes of a connection when the objects and the cluster around it change."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import Cluster, Controller, RestApi
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.models import Event
+from slurm_operator.slurm.clients import ConnectionKey
+from tests.integration.controllers.connecting import (
+    KEY,
+    connected,
+    connection,
+    has_event,
+    has_message,
+    override,
+)
+from tests.integration.programs.running import eventually
+from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.conftest import World
+
+
+# ---------------------------------------------------------------------------------------------------- Cluster
+async def test_a_cluster_of_the_same_name_is_used(world: World, hostile: HostileSlurmrestd) -> None:
+    """A Cluster with the Controller's name takes over from its RestApi, and gives it back when it goes."""
+    operator = await connected(world, hostile)
+    own = connection(operator, world)
+    await world.secret("token", **{"auth-token": b"a-token"})
+    await world.cluster("main", hostile.url)
+    through = "through the Cluster 'main'"
+    await eventually(lambda: has_message(world, through), "the Cluster is used")
+    await world.says(world.api_ready, "Connected")
+    shared = operator.connections.get(ConnectionKey("Cluster", world.namespace, "main"))
+    assert connection(operator, world) is shared is not own
+    assert [key.kind for key, _ in operator.connections.items()] == ["Cluster"]
+    hostile.fault = Fault.BAD_GATEWAY
+    shared.watch.wake()
+    await world.says(world.api_ready, "SlurmctldDown", 60)
+    await eventually(lambda: has_event(world, "SlurmApiLost"), "the Controller's own Event says so")
+    hostile.fault = None
+    await world.delete(Cluster, "main")
+    await eventually(lambda: connection(operator, world) not in (None, shared), "the RestApi is used again")
+    await world.says(world.api_ready, "Connected")
+
+
+async def test_a_named_cluster_is_used_or_missed(world: World, hostile: HostileSlurmrestd) -> None:
+    """A Controller that names a Cluster uses that one and no other way, and says so while there is none."""
+    operator = await world.operator(override(hostile))
+    await world.secret("keys", jwt__key=KEY)
+    await world.restapi("api")
+    await world.controller(cluster_ref="far")
+    missing = await world.says(world.api_ready, "ClusterNotFound")
+    assert "'far'" in missing.message
+    assert connection(operator, world) is None
+    await world.cluster("far", "http://far.example.com:6820")
+    mirrored = await world.says(world.api_ready, "SecretNotFound")
+    assert "through the Cluster 'far'" in mirrored.message
+    await world.secret("token", **{"auth-token": b"a-token"})
+    await world.says(world.api_ready, "Connected")
+    await world.patch(
+        Controller, "main", {"metadata": {"annotations": {"slinky.slurm.net/cluster-ref": None}}}
+    )
+    await eventually(
+        lambda: operator.connections.linked(ConnectionKey("Controller", world.namespace, "main")) is None,
+        "without the annotation the RestApi is used",
+    )
+    await world.says(world.api_ready, "Connected")
+
+
+async def test_two_controllers_share_one_cluster(world: World, hostile: HostileSlurmrestd) -> None:
+    """Two Controllers that name one Cluster are one connection, and each says when that Cluster goes."""
+    operator = await world.operator(override(hostile))
+    await world.secret("token", **{"auth-token": b"a-token"})
+    await world.cluster("far", hostile.url)
+    names = ("one", "two")
+    for name in names:
+        await world.controller(name, cluster_ref="far")
+        await world.says(partial(world.api_ready, name), "Connected")
+    shared = operator.connections.get(ConnectionKey("Cluster", world.namespace, "far"))
+    assert [connection(operator, world, name) for name in names] == [shared, shared]
+    assert len([*operator.connections.items()]) == 1
+    await world.delete(Controller, "one")
+    await eventually(lambda: connection(operator, world, "one") is None, "one goes")
+    assert connection(operator, world, "two") is shared, "the other one keeps what it shares"
+    await world.delete(Cluster, "far")
+    await world.says(lambda: world.api_ready("two"), "ClusterNotFound")
+    assert [*operator.connections.items()] == []
+
+
+# ------------------------------------------------------------------------------------------ cannot be read
+async def test_a_cluster_that_cannot_be_read_is_not_absent(world: World, hostile: HostileSlurmrestd) -> None:
+    """While an object exists that may be the way to Slurm and cannot be read, the connection stays."""
+    operator = await connected(world, hostile)
+    found = connection(operator, world)
+    clusters = operator.wiring.manager.informer(Cluster).store
+    clusters.mark_unreadable(Key(world.namespace, "main"), "of a later version")
+    await world.patch(Controller, "main", {"metadata": {"labels": {"look": "again"}}})
+    unknown = await world.says(world.api_ready, "ClusterUnreadable")
+    assert (unknown.status, connection(operator, world)) == ("Unknown", found)
+
+
+async def test_a_restapi_that_cannot_be_read_is_not_absent(world: World, hostile: HostileSlurmrestd) -> None:
+    """The last RestApi that can be read goes while another cannot: unknown, until that one is gone too."""
+    operator = await connected(world, hostile)
+    found = connection(operator, world)
+    restapis = operator.wiring.manager.informer(RestApi)
+    lost = Key(world.namespace, "later")
+    restapis.store.mark_unreadable(lost, "of a later version")
+    await world.delete(RestApi, "api")
+    unknown = await world.says(world.api_ready, "RestApiUnreadable")
+    assert (unknown.status, connection(operator, world)) == ("Unknown", found)
+
+
+async def test_a_port_that_is_none_is_named(world: World) -> None:
+    """A RestApi whose port cannot be one is a reason of its own, not an error loop."""
+    operator = await world.operator()
+    await world.secret("keys", jwt__key=KEY)
+    await world.controller()
+    await world.restapi("api", service={"port": 70000})
+    invalid = await world.says(world.api_ready, "InvalidServer")
+    assert "spec.service.port 70000" in invalid.message
+    assert connection(operator, world) is None
+    await world.patch(RestApi, "api", {"spec": {"service": {"port": 6820}}})
+    await world.says(world.api_ready, "SlurmrestdUnreachable")
+
+
+# ------------------------------------------------------------------------------------------------- in doubt
+async def test_a_list_that_is_not_believed_is_said(world: World, hostile: HostileSlurmrestd) -> None:
+    """A list that lost most of its nodes is a reason, an Event and a metric; the cluster stays ready."""
+    hostile.add_nodes("m[0-7]")
+    operator = await connected(world, hostile)
+    found = connection(operator, world)
+    before = await world.api_ready()
+    label = f'slurm_operator_slurm_view_suspicious{{cluster="{world.namespace}/main"}}'
+    assert f"{label} 0.0" in operator.metrics()
+    for number in range(8):
+        del hostile.nodes[f"m{number}"]
+    found.watch.wake()
+    doubted = await world.says(world.api_ready, "ListSuspicious")
+    assert before is not None
+    assert (doubted.status, doubted.last_transition_time) == ("True", before.last_transition_time)
+    assert f"{label} 1.0" in operator.metrics()
+    await eventually(lambda: has_event(world, "SlurmListSuspicious"), "an Event says so")
+    hostile.add_nodes("m[0-7]")
+    found.watch.wake()
+    await world.says(world.api_ready, "Connected")
+    assert f"{label} 0.0" in operator.metrics()
+
+
+# ------------------------------------------------------------------------------------------------- flapping
+async def test_a_cluster_that_flaps_is_not_an_event_each_time(
+    world: World, hostile: HostileSlurmrestd
+) -> None:
+    """However often a cluster is lost and found, there is one Event of each kind, which counts."""
+    operator = await connected(world, hostile)
+    found = connection(operator, world)
+    for _ in range(4):
+        for fault, reason in ((Fault.BAD_GATEWAY, "SlurmctldDown"), (None, "Connected")):
+            hostile.fault = fault
+            found.watch.wake()
+            await world.says(world.api_ready, reason)
+    await eventually(lambda: has_event(world, "SlurmApiLost"), "an Event says so")
+    assert Counter(reason for _, _, reason in await world.events()) == {
+        "SlurmApiConnected": 1,
+        "SlurmApiLost": 1,
+    }
+    await operator.wiring.events.flush(10.0)
+    counts = {one.reason: one.series for one in (await world.client.list_all(Event, world.namespace)).items}
+    assert {reason: series and series.count for reason, series in counts.items()} == {
+        "SlurmApiConnected": 5,
+        "SlurmApiLost": 4,
+    }

@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from slurm_operator.api import Cluster
+from slurm_operator.api.cluster import ClusterSpec, ClusterToken
+from slurm_operator.controllers.cluster import BACKOFF, claims_of, expiry, target
+from slurm_operator.controllers.health import Problem
+from slurm_operator.kube.meta import ObjectMeta
+from slurm_operator.kube.models import Secret
+from slurm_operator.slurm.clients import Target
+from slurm_operator.slurm.token import Claims, mint
+
+NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
+TOKEN = Secret(data={"auth-token": b"abc.def\n", "ca.crt": b"PEM"})
+
+
+def cluster(server: str = "http://rest:6820/", secret: str = "token") -> Cluster:  # noqa: S107 - a name
+    return Cluster(spec=ClusterSpec(server=server, token=ClusterToken(secret_ref=secret)))
+
+
+def test_url_token_and_authority_make_the_target() -> None:
+    """The URL is brought into its normal form, the token is trimmed, and the authority is for https only."""
+    plain = target(cluster(), TOKEN, None)
+    assert isinstance(plain, Target)
+    assert (plain.url, plain.token(), plain.ca) == ("http://rest:6820", "abc.def", None)
+    secure = target(cluster("https://rest:6820"), TOKEN, None)
+    assert isinstance(secure, Target)
+    assert secure.ca == b"PEM"
+    assert target(cluster("https://rest:6820"), Secret(data={"auth-token": b"abc.def"}), None) != secure
+
+
+def test_equal_targets_need_no_new_connection() -> None:
+    """The same URL and token are the same target, however they are written; another token is another."""
+    assert target(cluster(), TOKEN, None) == target(cluster("http://rest:6820"), TOKEN, None)
+    other = Secret(data={"auth-token": b"abc.deg"})
+    assert target(cluster(), other, None) != target(cluster(), TOKEN, None)
+    anew = msgspec.structs.replace(cluster(), metadata=ObjectMeta(uid="another"))
+    assert target(anew, TOKEN, None) != target(cluster(), TOKEN, None), "a Cluster that was made anew"
+
+
+def test_no_secret_is_shown() -> None:
+    """A target that is printed shows where it leads, and nothing with which to get in."""
+    shown = repr(target(cluster("https://rest:6820"), TOKEN, None))
+    assert "https://rest:6820" in shown
+    assert "abc" not in shown
+    assert "PEM" not in shown
+
+
+def test_the_override_wins_over_any_server() -> None:
+    """With --slurm-api-override not even a wrong URL matters."""
+    found = target(cluster("nonsense"), TOKEN, "http://localhost:6820")
+    assert isinstance(found, Target)
+    assert found.url == "http://localhost:6820"
+
+
+@pytest.mark.parametrize(
+    ("given", "secret", "reason", "words"),
+    [
+        (cluster("rest:6820"), TOKEN, "InvalidServer", "spec.server"),
+        (cluster(""), TOKEN, "InvalidServer", "spec.server"),
+        (cluster("http://rest:6820/slurm"), TOKEN, "InvalidServer", "path"),
+        (cluster(secret=""), None, "SecretNotSet", "spec.token.secretRef"),
+        (cluster(), None, "SecretNotFound", "'token'"),
+        (cluster(), Secret(), "TokenNotFound", "'auth-token'"),
+        (cluster(), Secret(data={"auth-token": b" \n"}), "TokenNotFound", "scontrol token"),
+        (cluster(), Secret(data={"auth-token": b"SLURM JWT"}), "InvalidToken", "'token'"),
+        (cluster(), Secret(data={"auth-token": b"\xff\xfe"}), "InvalidToken", "'auth-token'"),
+        (cluster(), Secret(data={"auth-token": b"SLURM_JWT=abc.def\n"}), "InvalidToken", "remove that"),
+    ],
+)
+def test_what_is_wrong_is_named(given: Cluster, secret: Secret | None, reason: str, words: str) -> None:
+    """Each thing that can be missing or wrong has a reason and names the field, the Secret or the key."""
+    found = target(given, secret, None)
+    assert isinstance(found, Problem)
+    assert found.reason == reason
+    assert words in found.message
+    assert "SLURM JWT" not in found.message
+
+
+def test_a_failing_cluster_is_asked_ever_less_often() -> None:
+    """The pause after failures starts at a second and ends at 15 minutes."""
+    assert 0 < BACKOFF.backoff(1) <= 1.0
+    assert 450.0 <= BACKOFF.backoff(100) <= 900.0
+
+
+def claims(life: timedelta | None, left: timedelta) -> Claims:
+    end = NOW + left
+    return Claims("slurm", None if life is None else end - life, end)
+
+
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+
+
+@pytest.mark.parametrize(
+    ("life", "left", "words", "changes_in"),
+    [
+        (10 * HOUR, 3 * HOUR, "", HOUR),
+        (10 * HOUR, 2 * HOUR, "expires at 2026-11-15T14:00:00Z", 2 * HOUR),
+        (10 * HOUR, timedelta(0), "expired at 2026-11-15T12:00:00Z", None),
+        (10 * HOUR, -HOUR, "expired at 2026-11-15T11:00:00Z", None),
+        (365 * DAY, 25 * HOUR, "", HOUR),
+        (365 * DAY, 23 * HOUR, "expires at 2026-11-16T11:00:00Z", 23 * HOUR),
+        (365 * DAY, 300 * DAY, "", DAY),
+        (None, 23 * HOUR, "expires at 2026-11-16T11:00:00Z", 23 * HOUR),
+        (None, 25 * HOUR, "", HOUR),
+    ],
+)
+def test_the_end_of_a_token_is_mentioned_in_time(
+    life: timedelta | None, left: timedelta, words: str, changes_in: timedelta | None
+) -> None:
+    """In the last fifth of its life, at most a day before, and after its end; else not at all."""
+    found = expiry(claims(life, left), "token", NOW)
+    assert (words in found.note) if words else found.note == ""
+    assert found.changes_in == (None if changes_in is None else changes_in.total_seconds())
+
+
+def test_a_token_that_says_nothing_never_ends() -> None:
+    """A token without expiry, or that is no JWT at all, is not mentioned."""
+    assert expiry(None, "token", NOW).note == ""
+    assert expiry(Claims("slurm", NOW, None), "token", NOW).changes_in is None
+    assert claims_of(TOKEN) is None
+    assert claims_of(None) is None
+    assert claims_of(Secret(data={"auth-token": b"\xff"})) is None
+
+
+def test_claims_are_read_from_the_secret() -> None:
+    """What the token in a Secret says of itself is read, with the newline that a file has at its end."""
+    token = mint(b"key", "slurm", HOUR, NOW)
+    found = claims_of(Secret(data={"auth-token": token.encode() + b"\n"}))
+    assert found is not None
+    assert found.expires_at == NOW + HOUR

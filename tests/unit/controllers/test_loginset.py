@@ -1,0 +1,70 @@
+"""The decisions of the LoginSet controller."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from slurm_operator.api import LoginSet
+from slurm_operator.controllers.loginset import keys_trouble, spell_out_strategy
+from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.kube.models import Secret
+
+LOGINSET = msgspec.convert({"metadata": {"name": "login", "namespace": "ns", "uid": "u1"}}, LoginSet)
+FILES = {f"ssh_host_{kind}_key{end}": b"x" for kind in ("rsa", "ecdsa", "ed25519") for end in ("", ".pub")}
+
+
+def secret(data: dict[str, bytes] | None = None, **metadata: Any) -> Secret:
+    body = {"metadata": {"name": "login-ssh-host-keys", "namespace": "ns"} | metadata}
+    return msgspec.structs.replace(msgspec.convert(body, Secret), data=FILES if data is None else data)
+
+
+def owner(kind: str = "LoginSet", name: str = "login", uid: str = "u1") -> list[dict[str, Any]]:
+    return [{"kind": kind, "name": name, "uid": uid, "controller": True}]
+
+
+@pytest.mark.parametrize("found", [secret(), secret(ownerReferences=owner())])
+def test_usable_host_keys(found: Secret) -> None:
+    """A complete Secret that is ours, or nobody's, is used as it is."""
+    assert keys_trouble(LOGINSET, found) is None
+
+
+@pytest.mark.parametrize(
+    ("found", "cause", "words"),
+    [
+        (secret({"ssh_host_rsa_key": b"x"}), Cause.INVALID, "lacks ssh_host_ecdsa_key,"),
+        (secret(FILES | {"ssh_host_rsa_key": b""}), Cause.INVALID, "lacks ssh_host_rsa_key:"),
+        (secret(ownerReferences=owner("Token", "t", "u2")), Cause.CONFLICT, "belongs to Token 't'"),
+        (secret(ownerReferences=owner(uid="u0")), Cause.CONFLICT, "of a former LoginSet"),
+        (secret(deletionTimestamp="2026-01-01T00:00:00Z"), Cause.CONFLICT, "is being deleted"),
+    ],
+)
+def test_unusable_host_keys(found: Secret, cause: Cause, words: str) -> None:
+    """A Secret that lacks keys or belongs to another is a trouble that names what is wrong."""
+    trouble = keys_trouble(LOGINSET, found)
+    assert trouble is not None
+    assert trouble.cause is cause
+    assert words in trouble.message
+
+
+DEFAULTS = {"maxSurge": "25%", "maxUnavailable": "25%"}
+
+
+@pytest.mark.parametrize(
+    ("given", "applied"),
+    [
+        (None, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
+        ({"type": "RollingUpdate"}, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
+        (
+            {"rollingUpdate": {"maxSurge": 1}},
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}},
+        ),
+        ({"type": "Recreate"}, {"type": "Recreate"}),
+    ],
+)
+def test_strategy_is_spelled_out(given: dict[str, Any] | None, applied: dict[str, Any]) -> None:
+    """What Kubernetes would fill in is applied, so that it can be taken away again."""
+    manifest = {"kind": "Deployment", "spec": {"replicas": 1, **({"strategy": given} if given else {})}}
+    assert spell_out_strategy(manifest)["spec"] == {"replicas": 1, "strategy": applied}
