@@ -113,7 +113,7 @@ class Belief:
         return self._started
 
     def just_started(self, now: float) -> bool:
-        """Tell whether slurmctld may be in its first minute; after an outage it may, until it says otherwise."""
+        """Tell whether slurmctld may be in its first minute, as after an outage until it says otherwise."""
         return self._interrupted or self._young(now)
 
     # --- evidence

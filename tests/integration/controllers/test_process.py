@@ -104,8 +104,6 @@ async def test_a_role_is_enough(
     kinds = [f"{plural}.slinky.slurm.net" for plural in PLURALS]
     allow("kinds", "get,list,watch", *kinds)
     allow("statuses", "patch", *(f"{kind}/status" for kind in kinds))
-    # To own a Secret with blockOwnerDeletion takes a right on the owner's finalizers.
-    allow("finalizers", "update", *(f"{kind}/finalizers" for kind in kinds))
     allow("secrets", "get,list,watch,create,patch,delete", "secrets")
     allow("events", "create,patch", "events.events.k8s.io")
     allow("leases", "get,create,patch", "leases.coordination.k8s.io")
@@ -164,7 +162,7 @@ async def test_at_rest_the_process_is_silent(
                     await eventually(lambda: _drained(process), "the change is seen")
                 finally:
                     slurm_box.run("scontrol", "update", "nodename=n0", "state=resume")
-                await eventually(lambda: _polled(process, polls + 4), "polls go on")
+                await eventually(lambda: _polled(process, polls + 2), "polls go on")
                 later = [(one["verb"], one["requestURI"]) for one in _requests(box, namespace)[before:]]
                 assert [one for one in later if one[0] not in _READS] == []
                 assert [one for one in later if one[0] != "watch"] == []
@@ -195,7 +193,7 @@ async def test_a_server_that_hangs_does_not_delay_the_end(
     hostile.fault = Fault.HANG
     await one_of_each(world, hostile)
     with manager(slinky_box, tmp_path / "manager.log", world, override(hostile)) as process:
-        await hostile.asked("GET nodes", times=2, within=60)
+        await eventually(lambda: len(hostile.log) > 1, "both connections wait for an answer")
         await world.says(world.api_ready, "Connecting")
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0

@@ -261,11 +261,12 @@ def test_a_doubt_needs_an_uptime_that_was_asked_for_since() -> None:
 
 
 def test_after_an_interruption_slurmctld_may_be_another() -> None:
-    """After an outage slurmctld counts as young until it says for how long it has been up; no list is lost."""
+    """After an outage slurmctld counts as young until it says how long it has been up; no list is lost."""
     belief = settled()
-    assert not belief.wants_uptime
+    wanted = [belief.wants_uptime]
     belief.interrupted()
-    assert belief.wants_uptime
+    wanted.append(belief.wants_uptime)
+    assert wanted == [False, True]
     belief.hear(TEN, 25.0, uptime=False)
     assert belief.just_started(25.0)
     belief.uptime(25.0 + A_DAY, 25.0)
