@@ -53,7 +53,7 @@ bench: kube slurm ## measure the runtime and the Slurm client; tables, and JSON 
 	@$(STEP) "bench runtime" "$(BIN)/python" -m bench.runtime $(BENCH_ARGS)
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 
-demo: kube ## a real Kubernetes with this operator in it (KEEP=1 leaves it running)
+demo: kube slurm ## this operator between a real Kubernetes and a real Slurm (KEEP=1 leaves it running)
 	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep)
 
 demo-down: venv ## remove what `make demo KEEP=1` left running

@@ -1,4 +1,8 @@
-"""Show the operator on a real Kubernetes on this machine, then remove everything again.
+"""Show the operator between a real Kubernetes and a real Slurm on this machine, then remove everything again.
+
+The Slurm daemons run beside the cluster, not in it: its nodes are fake ones (kwok), on which no program runs.
+The operator reaches them as it reaches any Slurm that it did not deploy, through a Cluster. They need root;
+without it the demo says so and shows the rest.
 
 python scripts/demo.py           up, show, down
 python scripts/demo.py --keep    up, show, and leave it running
@@ -21,7 +25,7 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubebox import Box, BoxError, BoxSpec, KubeboxError
+from kubebox import Box, BoxError, BoxSpec, KubeboxError, SlurmBox, SlurmSpec
 from kubebox.procs import ProcessId
 from slurm_operator.api.schema import render_crds
 
@@ -32,6 +36,9 @@ NAME = "demo"
 NODES = 3
 ROOT = Path(__file__).resolve().parent.parent
 EXAMPLE = ROOT / "examples" / "minimal.yaml"
+CLUSTER = ROOT / "examples" / "cluster.yaml"
+SERVER = "http://slurmrestd.example.com:6820"
+NAMESPACE = ("-n", "slurm")
 READY_SECONDS = 60.0
 ENDINGS = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
 
@@ -128,6 +135,8 @@ def down(box: Box) -> None:
     """Remove everything."""
     with step("removing the demo"):
         stop_operator(box)
+        with contextlib.suppress(BoxError):
+            SlurmBox.attach(NAME).down()
         box.down()
 
 
@@ -143,19 +152,66 @@ def remove_kept(name: str) -> None:
     down(box)
 
 
-def present(box: Box) -> None:
-    """Apply the example and look at it."""
+def start_slurm(box: Box, *, keep: bool) -> SlurmBox | None:
+    """Start a Slurm beside the cluster, and give the cluster its keys; None where that cannot be."""
+    if os.geteuid() != 0:
+        say("==> no Slurm: its daemons need root; run `make demo` as root to see them")
+        box.kubectl(
+            *NAMESPACE, "create", "secret", "generic", "slurm-auth-slurm", "--from-literal=slurm.key=demo"
+        )
+        box.kubectl(
+            *NAMESPACE, "create", "secret", "generic", "slurm-auth-jwt", "--from-literal=jwt.key=demo"
+        )
+        return None
+    with step(f"a real Slurm 26.05 with {NODES} nodes beside it"):
+        slurm = SlurmBox.up(
+            SlurmSpec(name=NAME, nodes=NODES), detach=keep, progress=lambda line: say(f"    {line}")
+        )
+    for secret, key, value in (
+        ("slurm-auth-slurm", "slurm.key", slurm.slurm_key),
+        ("slurm-auth-jwt", "jwt.key", slurm.jwt_key),
+    ):
+        # By a file, not by an argument: a key is arbitrary bytes, and arguments are seen by every user.
+        path = box.state / key
+        path.touch(mode=0o600)
+        path.write_bytes(value)
+        box.kubectl(*NAMESPACE, "create", "secret", "generic", secret, f"--from-file={key}={path}")
+        path.unlink()
+    return slurm
+
+
+def connect(box: Box, slurm: SlurmBox) -> None:
+    """Tell the operator where slurmrestd is, and wait until both say that they know each other."""
+    with step(f"applying {CLUSTER.name}: a Token and a Cluster"):
+        manifest = CLUSTER.read_text().replace(SERVER, slurm.url)
+        box.kubectl(*NAMESPACE, "apply", "-f", "-", stdin=manifest)
+        for condition, target in (("Ready", "cluster/slurm"), ("SlurmApiReady", "controller/slurm")):
+            box.kubectl(*NAMESPACE, "wait", f"--for=condition={condition}", target, "--timeout=60s")
+    show(box, *NAMESPACE, "get", "tokens,clusters", "-o", "wide")
+    path = "jsonpath={.status.conditions[?(@.type=='SlurmApiReady')].message}"
+    show(box, *NAMESPACE, "get", "controller", "slurm", "-o", path)
+
+
+def run_job(slurm: SlurmBox) -> None:
+    """Run one job on all nodes and show what it printed."""
+    for command in (
+        ["sinfo"],
+        ["srun", f"--nodes={NODES}", "--label", "sh", "-c", "echo $SLURMD_NODENAME works"],
+    ):
+        say(f"\n$ {' '.join(command)}")
+        say(slurm.run(*command, user="alice").stdout.rstrip())
+
+
+def present(box: Box, slurm: SlurmBox | None) -> None:
+    """Apply the examples and look at them."""
     with step(f"applying {EXAMPLE.name}: a Controller, a RestApi and a NodeSet"):
-        box.kubectl("create", "namespace", "slurm")
-        box.kubectl("-n", "slurm", "apply", "-f", str(EXAMPLE))
+        box.kubectl(*NAMESPACE, "apply", "-f", str(EXAMPLE))
     show(box, "get", "nodes")
-    show(box, "-n", "slurm", "get", "controllers,restapis,nodesets")
-    show(box, "-n", "slurm", "get", "nodeset", "worker", "-o", "jsonpath={.spec}")
-    show(box, "explain", "nodeset.spec.updateStrategy.type")
+    show(box, *NAMESPACE, "get", "controllers,restapis,nodesets")
     show(box, "-n", "default", "get", "lease", "slurm-operator")
-    say("")
-    say("This is the foundation: the API, its CRDs, and a running operator that holds its lease.")
-    say("No Slurm daemon runs yet: the controllers that make them are the next parts of the project.")
+    if slurm is not None:
+        connect(box, slurm)
+        run_job(slurm)
 
 
 def main() -> int:
@@ -180,7 +236,8 @@ def main() -> int:
                 box.kubectl("apply", "--server-side", "-f", "-", stdin="".join(render_crds().values()))
             with step("starting the operator"):
                 start_operator(box)
-            present(box)
+            box.kubectl("create", "namespace", "slurm")
+            present(box, start_slurm(box, keep=options.keep))
             kept = options.keep
         finally:
             if not kept:
@@ -192,6 +249,7 @@ def main() -> int:
     if options.keep:
         say("It still runs. Remove it: make demo-down. Look around:")
         say(f'  eval "$(PYTHONPATH={ROOT} {sys.executable} -m kubebox env {NAME})"')
+        say(f"  PYTHONPATH={ROOT} {sys.executable} -m kubebox slurm exec --box {NAME} -- sinfo")
     return 0
 
 
