@@ -14,9 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from slurm_operator.kube.meta import Key
+from slurm_operator.objects.slurmd_marks import pod_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -36,29 +35,6 @@ class SlurmNodeEvent:
     name: str
     old: Node | None
     new: Node | None
-
-
-class PodInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The comment of a Slurm node: which pod it is. The order of the fields is that of the Go operator."""
-
-    namespace: str
-    pod_name: str
-    node: str
-    node_set_name: str = ""
-    node_set_uid: str = msgspec.field(default="", name="nodeSetUID")
-
-
-_DECODER = msgspec.json.Decoder(PodInfo)
-
-
-def pod_info(comment: str) -> PodInfo | None:
-    """Read the comment of a node; None when it is not one of ours."""
-    if not comment.startswith("{"):
-        return None
-    try:
-        return _DECODER.decode(comment)
-    except (msgspec.MsgspecError, UnicodeError):
-        return None
 
 
 def index_by_controller(nodeset: NodeSet) -> tuple[str, ...]:

@@ -12,17 +12,12 @@ from hypothesis import strategies as st
 from slurm_operator.api import NodeSet
 from slurm_operator.api.nodeset import NodeSetSpec
 from slurm_operator.api.shared import LocalObjectReference, PodTemplate
-from slurm_operator.controllers.nodeevents import (
-    PodInfo,
-    SlurmNodeEvent,
-    nodeset_keys,
-    nodeset_mapper,
-    pod_info,
-)
+from slurm_operator.controllers.nodeevents import SlurmNodeEvent, nodeset_keys, nodeset_mapper
 from slurm_operator.kube.controller import Controller
 from slurm_operator.kube.meta import Key, ObjectMeta
 from slurm_operator.kube.sources import Channel
 from slurm_operator.kube.store import Store
+from slurm_operator.objects.slurmd_marks import PodInfo, pod_info
 from slurm_operator.slurm.model import Node
 
 CONTROLLER = Key("slurm", "main")

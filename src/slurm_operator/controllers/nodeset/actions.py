@@ -1,0 +1,169 @@
+"""What a plan consists of: small frozen words, each of which is one write or one batch of equal writes.
+
+An action that takes something away, or that is right only for the pod as it was seen, carries the version it
+was decided on; the API server refuses it if the pod has changed since. A deletion always carries the UID.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.controllers.nodeset.decisions import Cause, Hold
+    from slurm_operator.kube.meta import Condition
+    from slurm_operator.objects.slurmd_claims import OwnerPatch
+    from slurm_operator.slurm.model import ReservationSpec
+    from slurm_operator.slurm.wishes import Wish
+
+
+@dataclass(frozen=True, slots=True)
+class AddFinalizer:
+    """Keep the NodeSet until its nodes are drained, or its reservation is gone."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveFinalizer:
+    """Let the NodeSet go."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePod:
+    """Make a worker: number `ordinal`, or the one of a Kubernetes node; `pin` binds a number to a node."""
+
+    name: str
+    ordinal: int | None = None
+    node: str = ""
+    pin: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPod:
+    """Change labels and annotations of a pod; None removes. `version`: only if it has not changed."""
+
+    name: str
+    uid: str
+    labels: Mapping[str, str | None] = field(default_factory=dict)
+    annotations: Mapping[str, str | None] = field(default_factory=dict)
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PatchPodStatus:
+    """Set these conditions of a pod and remove those types; the kubelet's own stay as they are."""
+
+    name: str
+    uid: str
+    set: tuple[Condition, ...] = ()
+    remove: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePod:
+    """Delete a pod.
+
+    Without `version` the ground is what Slurm said; it must be confirmed (`plan.confirm`) by a view that was
+    asked for after this was planned.
+    """
+
+    name: str
+    uid: str
+    slurm_name: str
+    cause: Cause
+    because: str
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainNodes:
+    """Let Slurm nodes take no new work."""
+
+    reason: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UndrainNodes:
+    """Take drains of ours back."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNodes:
+    """Give Slurm nodes their comment, topology or features: one field, one wish per node."""
+
+    wishes: Mapping[str, Wish]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecord:
+    """Let Slurm forget a node."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OwnClaim:
+    """Give a volume claim other owners."""
+
+    patch: OwnerPatch
+
+
+@dataclass(frozen=True, slots=True)
+class WriteReservation:
+    """Make a reservation in Slurm, or change it."""
+
+    spec: ReservationSpec
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteReservation:
+    """Remove a reservation from Slurm."""
+
+    name: str
+
+
+Action = (
+    AddFinalizer
+    | RemoveFinalizer
+    | CreatePod
+    | PatchPod
+    | PatchPodStatus
+    | DeletePod
+    | DrainNodes
+    | UndrainNodes
+    | WriteNodes
+    | DeleteRecord
+    | OwnClaim
+    | WriteReservation
+    | DeleteReservation
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """An event to record on the NodeSet; `pod` is the related pod."""
+
+    reason: str
+    action: str
+    message: str
+    warning: bool = False
+    pod: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Something that was wanted of a worker and must not be done yet; `cause` is None for an undrain."""
+
+    pod: str
+    slurm_name: str
+    cause: Cause | None
+    hold: Hold

@@ -1,0 +1,190 @@
+"""Which nodes must not take new work, and which drains of ours to take back.
+
+Three things keep work away from a worker: it has to go, its Kubernetes node is cordoned, or a person has put
+the annotation `pod-cordon` on it. For the first two the operator sets that annotation itself, and a second
+one beside it that says why. So a cordon without the second is a person's: Slurm is told, and the annotation
+stays until that person removes it.
+
+Cordons of the Go operator have no second annotation. They are recognised by what it wrote into Slurm, which
+is never written over; what cannot be recognised is taken for a person's.
+
+The drain follows the annotation in both directions, and neither needs the other to have been written by this
+process: a worker that has nothing against it and whose node carries a drain of ours is undrained, whoever
+made the drain, before or after which crash. A drain of ours keeps the reason that it has. Where pods share a
+node in Slurm, one that must not get work outweighs one that may.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.actions import DrainNodes, Held, Note, UndrainNodes
+from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, Wait, drain_reason
+from slurm_operator.controllers.nodeset.policies import foreign_drain, may_undrain
+from slurm_operator.controllers.nodeset.sight import draining
+from slurm_operator.slurm.model import NodeUpdate
+from slurm_operator.slurm.wishes import Drain, sanitise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
+    from slurm_operator.controllers.nodeset.sight import Sight
+    from slurm_operator.kube.models import Node
+
+_GO_REASON: Final = re.compile(
+    r"Pod \(.+\) is pending termination for scale-in|Node \(.+\) was cordoned, Pod \(.+\) must be cordoned"
+)
+
+
+class Author(Enum):
+    """Who has cordoned a pod."""
+
+    NOBODY = "nobody"
+    OPERATOR = "operator"
+    PERSON = "person"
+
+
+@dataclass(slots=True)
+class Changes:
+    """Annotations to change on one pod; None removes. `guarded`: only if the pod has not changed since."""
+
+    annotations: dict[str, str | None] = field(default_factory=dict)
+    guarded: bool = False
+
+
+@dataclass(slots=True)
+class Cordons:
+    """What to do about cordons and drains."""
+
+    changes: dict[str, Changes] = field(default_factory=dict)
+    """By the UID of the pod."""
+    actions: list[Action] = field(default_factory=list)
+    held: list[Held] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+
+def author(seen: Observation, sight: Sight, worker: Worker) -> Author:
+    """Return who has cordoned a pod."""
+    if not worker.cordoned:
+        return Author.NOBODY
+    if worker.annotations.get(names.ANNOTATION_POD_CORDON_BY):
+        return Author.OPERATOR
+    if not sight.ours(worker.slurm_name):
+        return Author.PERSON
+    slurm_node = sight.node(worker.slurm_name)
+    said = "" if slurm_node is None else slurm_node.reason.removeprefix(wellknown.REASON_PREFIX)
+    node = seen.nodes.get(worker.node)
+    spoken = "" if node is None else spoken_reason(seen, node)
+    by_operator = _GO_REASON.fullmatch(said) or (spoken and said == spoken)
+    return Author.OPERATOR if by_operator else Author.PERSON
+
+
+def spoken_reason(seen: Observation, node: Node) -> str:
+    """Return why a Kubernetes node was cordoned, as its annotation or its conditions say; or nothing."""
+    text = sanitise(
+        node.metadata.annotations.get(wellknown.ANNOTATION_NODE_CORDON_REASON, ""), wellknown.MAX_NODE_REASON
+    )
+    if text:
+        return text
+    found = (node.condition(kind) for kind in seen.propagated)
+    said = [f"({one.reason}: {one.message})" for one in found if one is not None and one.status == "True"]
+    return sanitise("; ".join(said))
+
+
+def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]) -> Cordons:
+    """Decide about all pods that stay for now; `going` has those that have to go, by UID."""
+    found = Cordons()
+    sharing: defaultdict[str, list[tuple[Worker, Cause | None]]] = defaultdict(list)
+    for worker in workers:
+        who = author(seen, sight, worker)
+        cause = _cause(seen, worker, who, going)
+        _annotate(worker, who, cause, found)
+        sharing[worker.slurm_name].append((worker, cause))
+    drains: defaultdict[str, list[str]] = defaultdict(list)
+    undrains = []
+    for name, users in sharing.items():
+        reasons = [(worker, cause) for worker, cause in users if cause is not None]
+        if reasons:
+            text = _drain(seen, sight, *reasons[0], found)
+            if text is not None:
+                drains[text].append(name)
+        elif _undrain(sight, users[0][0], found):
+            undrains.append(name)
+    found.actions += [DrainNodes(text, tuple(sorted(some))) for text, some in sorted(drains.items())]
+    if undrains:
+        found.actions.append(UndrainNodes(tuple(sorted(undrains))))
+    return found
+
+
+def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Cause]) -> Cause | None:
+    if worker.uid in going:
+        return going[worker.uid]
+    node = seen.nodes.get(worker.node)
+    if node is not None and node.spec.unschedulable:
+        return Cause.NODE_CORDON
+    return Cause.POD_CORDON if who is Author.PERSON else None
+
+
+def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) -> None:
+    written = worker.annotations.get(names.ANNOTATION_POD_CORDON_BY)
+    changes = Changes()
+    if cause is None:
+        if who is Author.OPERATOR:
+            changes.annotations[wellknown.ANNOTATION_POD_CORDON] = None
+        if written is not None:
+            changes.annotations[names.ANNOTATION_POD_CORDON_BY] = None
+        # Somebody may have cordoned it meanwhile: what was not seen must not be taken away.
+        changes.guarded = True
+    elif who is Author.NOBODY:
+        changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
+        changes.annotations[names.ANNOTATION_POD_CORDON_BY] = cause.value
+        changes.guarded = True
+        if cause is Cause.NODE_CORDON:
+            text = f"Kubernetes node {worker.node} was cordoned, so pod {worker.name} takes no new jobs"
+            found.notes.append(Note("NodeCordon", "Cordon", text, pod=worker.name))
+    elif who is Author.OPERATOR and cause is not Cause.POD_CORDON and written != cause:
+        changes.annotations[names.ANNOTATION_POD_CORDON_BY] = cause.value
+        changes.guarded = True
+    if changes.annotations:
+        found.changes[worker.uid] = changes
+
+
+def _drain(seen: Observation, sight: Sight, worker: Worker, cause: Cause, found: Cordons) -> str | None:
+    """Return the reason to drain a worker's node with; None if it needs no drain or cannot have one."""
+    name = worker.slurm_name
+    node = sight.node(name)
+    if node is None:
+        hold = sight.blind(name)
+        if hold is not None and cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
+            found.held.append(Held(worker.name, name, cause, hold))
+        return None
+    if draining(node):
+        return None
+    text = drain_reason(cause, *seen.where)
+    if cause is Cause.NODE_CORDON:
+        text = spoken_reason(seen, seen.nodes[worker.node]) or text
+    if isinstance(sight.decide(name, Drain(text)), NodeUpdate):
+        return text
+    if cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
+        found.held.append(Held(worker.name, name, cause, Hold(Wait.NODE_FAILING, f"{name} is failing")))
+    return None
+
+
+def _undrain(sight: Sight, worker: Worker, found: Cordons) -> bool:
+    node = sight.node(worker.slurm_name)
+    if node is None or not draining(node):
+        return False
+    decision = may_undrain(worker, sight)
+    if isinstance(decision, Allow):
+        return True
+    if decision == foreign_drain(node):
+        found.held.append(Held(worker.name, worker.slurm_name, None, decision))
+    return False

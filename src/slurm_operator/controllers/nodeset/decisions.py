@@ -1,0 +1,105 @@
+"""What a policy answers, and why a pod has to go.
+
+`Hold` has one word for machines and one sentence for people. Both reach the pod's condition, the NodeSet's
+condition, the event and the log unchanged, so the sentence holds nothing that changes by itself, such as an
+age: at rest nothing may be written.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Wait(StrEnum):
+    """What is being waited for, in one word for conditions."""
+
+    # Nobody can say what is on the node.
+    NO_CONNECTION = "NoConnection"
+    NO_VIEW = "NoView"
+    VIEW_STALE = "ViewStale"
+    SLURM_UNREACHABLE = "SlurmUnreachable"
+    SLURMCTLD_DOWN = "SlurmctldDown"
+    TOKEN_REFUSED = "TokenRefused"  # noqa: S105 - a reason, no password
+    SLURM_REFUSED = "SlurmRefused"
+    REPLY_UNREADABLE = "ReplyUnreadable"
+    LIST_SUSPICIOUS = "ListSuspicious"
+    NODE_MISSING = "NodeMissing"
+    CONTROLLER_JUST_STARTED = "ControllerJustStarted"
+    STATE_UNKNOWN = "StateUnknown"
+    JOBS_UNKNOWN = "JobsUnknown"
+    # The node is known, and work is or may come on it.
+    DRAIN_PENDING = "DrainPending"
+    JOBS_RUNNING = "JobsRunning"
+    JOBS_COMPLETING = "JobsCompleting"
+    NODE_FAILING = "NodeFailing"
+    # The node is not in Slurm.
+    NODE_ABSENT = "NodeAbsent"
+    LOST_WHILE_BUSY = "LostWhileBusy"
+    # Something that is not ours is in the way.
+    FOREIGN_DRAIN = "ForeignDrain"
+    # It will be done, but not yet.
+    NOT_READY = "NotReady"
+    BACKING_OFF = "BackingOff"
+    CLAIMS_PENDING = "ClaimsPending"
+    MAX_UNAVAILABLE = "MaxUnavailable"
+    CACHE_BEHIND = "CacheBehind"
+
+
+@dataclass(frozen=True, slots=True)
+class Allow:
+    """It may be done. `because` says on what ground.
+
+    `unchanged`: only as long as the pod has not changed in Kubernetes since it was observed.
+    """
+
+    because: str
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """It must not be done yet."""
+
+    reason: Wait
+    message: str
+
+
+Decision = Allow | Hold
+
+
+class Cause(StrEnum):
+    """Why a pod has to go or its node must take no work; also the value of the mark beside a cordon."""
+
+    DELETION = "NodeSetDeleted"
+    SCALING_MODE = "ScalingModeChanged"
+    FINISHED = "PodFinished"
+    NODE_UNFIT = "NodeDoesNotMatch"
+    HOSTNAME = "HostnameChanged"
+    DUPLICATE = "DuplicatePod"
+    SCALE_IN = "ScaleIn"
+    UPDATE = "Update"
+    REGISTRATION = "NotRegistered"
+    NODE_CORDON = "NodeCordoned"
+    POD_CORDON = "PodCordoned"
+
+
+# What `scontrol show node` shows. One text per NodeSet and cause, not per pod: equal texts are one request.
+_TEXTS = {
+    Cause.DELETION: "is being deleted",
+    Cause.SCALING_MODE: "changes its scaling mode",
+    Cause.FINISHED: "replaces a finished pod",
+    Cause.NODE_UNFIT: "no longer matches the Kubernetes node",
+    Cause.HOSTNAME: "renames the node",
+    Cause.DUPLICATE: "has another pod for this node",
+    Cause.SCALE_IN: "scales in",
+    Cause.UPDATE: "updates",
+    Cause.REGISTRATION: "registers the node again",
+    Cause.NODE_CORDON: "has this node on a Kubernetes node that was cordoned",
+    Cause.POD_CORDON: "has this node in a pod that was cordoned",
+}
+
+
+def drain_reason(cause: Cause, namespace: str, name: str) -> str:
+    """Return the reason that a drain has in Slurm, without the operator's prefix."""
+    return f"NodeSet ({namespace}/{name}) {_TEXTS[cause]}"

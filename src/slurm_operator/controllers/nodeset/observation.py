@@ -1,0 +1,196 @@
+"""What one reconcile sees, and nothing else that it decides on.
+
+A `Worker` is a pod of the NodeSet, read once: what the deciding code needs of it, with the defaults filled
+in. Moments of pods are wall-clock time, as Kubernetes has them; moments of the view of Slurm are those of
+the event loop's clock.
+
+Two moments keep an old view from being believed. `since` is when this process began to lead: before that,
+another one may have written to Slurm. `written` is when this process last changed the state of a node: a view
+that was asked for before says nothing about it. Neither has to survive a crash, because after one every view
+is newer.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import NodeSet, ScalingMode
+from slurm_operator.objects import slurmd_identity
+from slurm_operator.objects.nodefit import Fit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.kube.meta import Condition
+    from slurm_operator.kube.models import Node, PersistentVolumeClaim, Pod
+    from slurm_operator.slurm.view import ClusterView
+
+_NEVER: Final = datetime.max.replace(tzinfo=UTC)
+EVERYWHERE: Final = Fit(node_name="", selector=(), terms=None, tolerations=())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Worker:
+    """One pod of the NodeSet."""
+
+    name: str
+    uid: str
+    version: str
+    mode: str
+    ordinal: int | None
+    revision: str
+    slurm_name: str
+    node: str
+    """The Kubernetes node it runs on, or is meant for; empty if the scheduler has yet to choose."""
+    scheduled: bool
+    started: bool
+    """slurmd may have run in it: only a pod whose containers never started certainly has no work."""
+    phase: str
+    ready: bool
+    ready_since: datetime | None
+    finished: bool
+    finished_at: datetime | None
+    deleting: bool
+    created: datetime
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    conditions: tuple[Condition, ...]
+    pod: Pod
+
+    @property
+    def active(self) -> bool:
+        """Tell whether nobody has asked for its deletion yet."""
+        return not self.deleting
+
+    @property
+    def cordoned(self) -> bool:
+        """Tell whether its node must take no work, whoever said so."""
+        return self.annotations.get(wellknown.ANNOTATION_POD_CORDON) == wellknown.TRUE
+
+    @property
+    def healthy(self) -> bool:
+        """Tell whether it runs, serves and stays."""
+        return self.ready and self.phase == "Running" and not self.deleting
+
+    def available(self, wall: datetime, min_ready_seconds: int) -> bool:
+        """Tell whether it has been ready for long enough."""
+        return self.healthy and self.available_at(min_ready_seconds) <= wall
+
+    def available_at(self, min_ready_seconds: int) -> datetime:
+        """Return from when on it counts as available if it stays ready."""
+        if not self.ready or self.ready_since is None:
+            return self.created if self.ready and not min_ready_seconds else _NEVER
+        return self.ready_since + timedelta(seconds=min_ready_seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """The revision that pods should have; `same` are all hashes that mean the same."""
+
+    hash: str
+    same: frozenset[str]
+
+
+class Fate(Enum):
+    """What becomes of the Controller that the NodeSet belongs to."""
+
+    STAYS = "stays"
+    LEAVES = "leaves"
+    GONE = "gone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """All that one reconcile decides on."""
+
+    nodeset: NodeSet
+    workers: tuple[Worker, ...]
+    revision: Revision
+    wall: datetime
+    now: float
+    view: ClusterView | None = None
+    """What is known about Slurm; None without a connection to it."""
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    fit: Fit = EVERYWHERE
+    """On which Kubernetes nodes workers belong."""
+    claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
+    """The volume claims of the pods, those that exist, by name."""
+    controller: Fate = Fate.STAYS
+    settled: bool = True
+    """The cache of pods shows all that this process has written."""
+    since: float = -math.inf
+    written: Mapping[str, float] = field(default_factory=dict)
+    propagated: tuple[str, ...] = ()
+    """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
+
+    @property
+    def daemon(self) -> bool:
+        """Tell whether the nodes decide how many pods there are."""
+        return self.nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """Return namespace and name of the NodeSet."""
+        return self.nodeset.metadata.namespace, self.nodeset.metadata.name
+
+
+def read_worker(nodeset: NodeSet, pod: Pod) -> Worker:
+    """Read a pod of a NodeSet."""
+    meta, status = pod.metadata, pod.status
+    # Pods of versions that had one mode only carry no label.
+    mode = slurmd_identity.scaling_mode(pod) or ScalingMode.STATEFUL_SET.value
+    ready = pod.condition("Ready")
+    serves = ready is not None and ready.status == "True"
+    return Worker(
+        name=meta.name,
+        uid=meta.uid,
+        version=meta.resource_version,
+        mode=mode,
+        ordinal=slurmd_identity.ordinal_of(nodeset, meta.name) if mode == ScalingMode.STATEFUL_SET else None,
+        revision=meta.labels.get(wellknown.LABEL_REVISION_HASH, ""),
+        slurm_name=slurmd_identity.node_of(pod) or meta.name,
+        node=pod.target_node,
+        scheduled=bool(pod.spec.node_name),
+        started=_started(pod),
+        phase=status.phase,
+        ready=serves,
+        ready_since=ready.last_transition_time if serves and ready is not None else None,
+        finished=pod.finished,
+        finished_at=_finished_at(pod) if pod.finished else None,
+        deleting=pod.deleting,
+        created=meta.creation_timestamp or datetime.min.replace(tzinfo=UTC),
+        labels=meta.labels,
+        annotations=meta.annotations,
+        conditions=status.conditions,
+        pod=pod,
+    )
+
+
+def _started(pod: Pod) -> bool:
+    """Tell whether slurmd may ever have run in a pod."""
+    if not pod.spec.node_name:
+        return False
+    if pod.status.phase != "Pending":
+        return True
+    return any(
+        one.restart_count
+        or one.started
+        or (one.state is not None and (one.state.running or one.state.terminated))
+        or (one.last_state is not None and one.last_state.terminated)
+        for one in pod.status.container_statuses
+        if one.name == wellknown.APP_SLURMD
+    )
+
+
+def _finished_at(pod: Pod) -> datetime | None:
+    ends = [
+        one.state.terminated.finished_at
+        for one in pod.status.container_statuses
+        if one.state is not None and one.state.terminated is not None and one.state.terminated.finished_at
+    ]
+    return max(ends, default=None)

@@ -1,0 +1,250 @@
+"""From what is seen to what is done.
+
+The order matters where two decisions meet. Who has to go is settled first: by number or by node, then by the
+update with what `maxUnavailable` leaves, then by registration with the rest. Then each pod that has to go is
+either deleted, or held with a reason and kept from new work. What stays is looked after. While the cache of
+pods is behind our own writes nobody is counted, and only the upkeep goes on.
+
+The plan of a state that is as it should be is empty.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import departure, names, podstatus, reservation, upkeep
+from slurm_operator.controllers.nodeset.actions import (
+    DeletePod,
+    Held,
+    Note,
+    PatchPod,
+    PatchPodStatus,
+    WriteNodes,
+)
+from slurm_operator.controllers.nodeset.claims import own_claims
+from slurm_operator.controllers.nodeset.cordon import Changes, Cordons, cordons
+from slurm_operator.controllers.nodeset.daemonset import per_node
+from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision, Hold, Wait
+from slurm_operator.controllers.nodeset.policies import may_delete
+from slurm_operator.controllers.nodeset.records import prune
+from slurm_operator.controllers.nodeset.registration import register_again
+from slurm_operator.controllers.nodeset.scaling import Demand, numbered
+from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.controllers.nodeset.updating import update
+from slurm_operator.slurm.wishes import field_of
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
+    from slurm_operator.slurm.wishes import Field, Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, what must wait and why, and when to look again without being called."""
+
+    actions: tuple[Action, ...] = ()
+    holds: tuple[Held, ...] = ()
+    waits: tuple[Hold, ...] = ()
+    notes: tuple[Note, ...] = ()
+    requeue: float | None = None
+    desired: int = 0
+    going: dict[str, Cause] = field(default_factory=dict)
+
+
+def plan(seen: Observation) -> Plan:
+    """Decide what to do about a NodeSet."""
+    sight = Sight(seen)
+    if seen.nodeset.deleting:
+        return _leave(seen, sight)
+    before: list[Action] = [*departure.guard(seen)]
+    if not seen.settled:
+        return _finish(seen, sight, Demand(_desired(seen)), before, Cordons(), counted=False)
+    demand = per_node(seen) if seen.daemon else numbered(seen, sight)
+    budget = update(seen, sight, demand)
+    unregistered = register_again(seen, sight, demand, budget)
+    before += demand.creates
+    before += reservation.reserve(seen, sight)
+    records, notes = prune(seen, sight, demand)
+    demand.notes += notes
+    return _carry_out(seen, sight, demand, before, list(records), unregistered)
+
+
+def confirm(seen: Observation, deletions: tuple[DeletePod, ...]) -> tuple[DeletePod, ...]:
+    """Return the deletions that a later observation still allows; ask right before they are sent."""
+    sight = Sight(seen)
+    workers = {worker.uid: worker for worker in seen.workers}
+    return tuple(
+        one
+        for one in deletions
+        if (worker := workers.get(one.uid)) is not None
+        and worker.active
+        and isinstance(may_delete(worker, sight, seen.wall), Allow)
+    )
+
+
+def _leave(seen: Observation, sight: Sight) -> Plan:
+    """Decide about a NodeSet that is being deleted."""
+    if departure.lets_go(seen):
+        return Plan(tuple(departure.release(seen, names.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION)))
+    demand = Demand(0)
+    demand.going = {worker.uid: Cause.DELETION for worker in seen.workers if worker.active}
+    after = reservation.reserve(seen, sight)
+    if not seen.workers and seen.settled:
+        after += departure.release(seen, names.FINALIZER_DRAIN)
+    if not seen.settled:
+        return _finish(seen, sight, demand, [], Cordons(), counted=False)
+    return _carry_out(seen, sight, demand, [], after, [])
+
+
+def _carry_out(
+    seen: Observation,
+    sight: Sight,
+    demand: Demand,
+    before: list[Action],
+    after: list[Action],
+    held: list[Held],
+) -> Plan:
+    """Delete what has to go and may, hold the rest, and see to cordons and drains."""
+    deletions: list[Action] = []
+    decisions: dict[str, Decision] = {}
+    owned: list[Action] = []
+    for worker in seen.workers:
+        if not worker.active:
+            continue
+        cause = demand.going.get(worker.uid)
+        claims, notes = own_claims(seen, worker, cause)
+        owned += claims
+        demand.notes += notes
+        if cause is None:
+            continue
+        decision = may_delete(worker, sight, seen.wall)
+        if isinstance(decision, Allow) and claims:
+            decision = Hold(Wait.CLAIMS_PENDING, "the owner of its volume claims is being set first")
+        decisions[worker.uid] = decision
+        if isinstance(decision, Allow):
+            version = worker.version if decision.unchanged else ""
+            deletions.append(
+                DeletePod(worker.name, worker.uid, worker.slurm_name, cause, decision.because, version)
+            )
+        else:
+            held.append(Held(worker.name, worker.slurm_name, cause, decision))
+    gone = {one.uid for one in deletions if isinstance(one, DeletePod)}
+    stay = [worker for worker in seen.workers if worker.active and worker.uid not in gone]
+    cordoned = cordons(seen, sight, stay, demand.going)
+    _note_scale_in(seen, demand)
+    return _finish(
+        seen,
+        sight,
+        demand,
+        [*before, *owned],
+        cordoned,
+        decisions=decisions,
+        deletions=deletions,
+        after=after,
+        held=held,
+    )
+
+
+def _finish(
+    seen: Observation,
+    sight: Sight,
+    demand: Demand,
+    before: list[Action],
+    cordoned: Cordons,
+    *,
+    counted: bool = True,
+    decisions: dict[str, Decision] | None = None,
+    deletions: list[Action] | None = None,
+    after: list[Action] | None = None,
+    held: list[Held] | None = None,
+) -> Plan:
+    """Add the upkeep of the pods that stay for now, and put everything in order."""
+    decided = decisions or {}
+    gone = {one.uid for one in deletions or () if isinstance(one, DeletePod)}
+    patches: list[Action] = []
+    statuses: list[Action] = []
+    fields: defaultdict[Field, dict[str, Wish]] = defaultdict(dict)
+    for worker in seen.workers:
+        if not worker.active or worker.uid in gone:
+            continue
+        patches += _patch(seen, sight, worker, cordoned.changes.get(worker.uid))
+        if counted:
+            statuses += _status(seen, sight, worker, decided.get(worker.uid))
+        for wish in upkeep.wishes(seen, sight, worker):
+            fields[field_of(wish)].setdefault(worker.slurm_name, wish)
+    writes = [WriteNodes(dict(sorted(some.items()))) for _, some in sorted(fields.items())]
+    waits = list(demand.waits)
+    if not counted:
+        waits.append(Hold(Wait.CACHE_BEHIND, "the cache of pods does not show the last writes yet"))
+    looks = [*demand.looks, *_looks(seen)]
+    return Plan(
+        actions=(
+            *before,
+            *patches,
+            *cordoned.actions,
+            *(deletions or ()),
+            *statuses,
+            *writes,
+            *(after or ()),
+        ),
+        holds=(*(held or ()), *cordoned.held),
+        waits=tuple(waits),
+        notes=(*demand.notes, *cordoned.notes),
+        requeue=min(looks, default=None),
+        desired=demand.desired,
+        going=demand.going,
+    )
+
+
+def _desired(seen: Observation) -> int:
+    return seen.nodeset.status.desired if seen.daemon else max(0, seen.nodeset.spec.replicas)
+
+
+def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | None) -> list[Action]:
+    labels = upkeep.labels(seen, sight, worker)
+    annotations = upkeep.remarks(seen, sight, worker)
+    version = ""
+    if cordon is not None:
+        annotations |= cordon.annotations
+        version = worker.version if cordon.guarded else ""
+    if not labels and not annotations:
+        return []
+    return [PatchPod(worker.name, worker.uid, labels, annotations, version)]
+
+
+def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision | None) -> list[Action]:
+    node = sight.node(worker.slurm_name)
+    wanted = list(podstatus.state_conditions(node).values()) if node is not None else []
+    if decision is not None:
+        wanted.append(podstatus.safe_condition(decision))
+    new, gone = podstatus.changed_conditions(worker, wanted, states_known=node is not None, wall=seen.wall)
+    return [PatchPodStatus(worker.name, worker.uid, new, gone)] if new or gone else []
+
+
+def _looks(seen: Observation) -> list[float]:
+    """Return the times until pods become available if they stay ready."""
+    seconds = seen.nodeset.spec.min_ready_seconds
+    if not seconds:
+        return []
+    waiting = (
+        (worker.available_at(seconds) - seen.wall).total_seconds()
+        for worker in seen.workers
+        if worker.healthy
+    )
+    return [time for time in waiting if time > 0]
+
+
+def _note_scale_in(seen: Observation, demand: Demand) -> None:
+    marks = names.ANNOTATION_POD_CORDON_BY
+    fresh = [
+        worker.name
+        for worker in seen.workers
+        if demand.going.get(worker.uid) is Cause.SCALE_IN and worker.annotations.get(marks) != Cause.SCALE_IN
+    ]
+    if fresh:
+        text = f"Removing {len(fresh)} pods to have {demand.desired}"
+        demand.notes.append(Note("ScalingDown", "ScaleDown", text))

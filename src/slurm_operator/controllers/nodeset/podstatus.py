@@ -1,0 +1,89 @@
+"""The conditions of a pod that mirror its Slurm node, and whether it may be deleted.
+
+Only types of our own are touched: the kubelet writes its conditions into the same list.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.decisions import Hold
+from slurm_operator.kube.meta import Condition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from datetime import datetime
+
+    from slurm_operator.controllers.nodeset.decisions import Decision
+    from slurm_operator.controllers.nodeset.observation import Worker
+    from slurm_operator.slurm.model import Node
+
+
+def _slurm_word(state: str) -> str:
+    """Return the word that Slurm has for a state: `NotResponding` is NOT_RESPONDING there."""
+    return "".join(
+        f"_{char}" if char.isupper() and index else char for index, char in enumerate(state)
+    ).upper()
+
+
+_BASE: Final = {_slurm_word(state): state for state in wellknown.SLURM_BASE_STATES}
+_FLAGS: Final = {_slurm_word(state): state for state in wellknown.SLURM_FLAG_STATES}
+
+
+def state_names(node: Node) -> tuple[str, ...]:
+    """Return the base state of a node and its flags, in the words of the conditions."""
+    base = next((name for word, name in _BASE.items() if word in node.state), None)
+    flags = (name for word, name in _FLAGS.items() if word in node.state)
+    return (*((base,) if base else ()), *flags)
+
+
+def state_conditions(node: Node) -> dict[str, Condition]:
+    """Return the conditions that mirror a node, by type."""
+    kinds = (f"{wellknown.POD_CONDITION_PREFIX}{name}" for name in state_names(node))
+    return {kind: Condition(type=kind, status="True", message=node.reason) for kind in kinds}
+
+
+def safe_condition(decision: Decision) -> Condition:
+    """Return the condition that says whether a pod that has to go may go."""
+    if isinstance(decision, Hold):
+        return Condition(
+            type=names.POD_CONDITION_SAFE,
+            status="False",
+            reason=decision.reason.value,
+            message=decision.message,
+        )
+    return Condition(type=names.POD_CONDITION_SAFE, status="True", reason="Safe", message=decision.because)
+
+
+def changed_conditions(
+    worker: Worker, wanted: Iterable[Condition], *, states_known: bool, wall: datetime
+) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
+    """Return the conditions of ours to set and the types to remove; states stay while they are unknown."""
+    present = {one.type: one for one in worker.conditions if _ours(one.type)}
+    by_type = {one.type: one for one in wanted}
+    new = []
+    for kind, one in by_type.items():
+        old = present.get(kind)
+        if old is not None and (old.status, old.reason, old.message) == (one.status, one.reason, one.message):
+            continue
+        moved = old is None or old.status != one.status
+        since = wall.replace(microsecond=0) if moved or old is None else old.last_transition_time
+        new.append(
+            Condition(
+                type=kind,
+                status=one.status,
+                reason=one.reason,
+                message=one.message,
+                last_transition_time=since,
+            )
+        )
+    gone = [
+        kind for kind in present if kind not in by_type and (states_known or kind == names.POD_CONDITION_SAFE)
+    ]
+    return tuple(new), tuple(gone)
+
+
+def _ours(kind: str) -> bool:
+    return kind == names.POD_CONDITION_SAFE or kind.startswith(wellknown.POD_CONDITION_PREFIX)

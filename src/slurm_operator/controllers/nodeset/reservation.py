@@ -1,0 +1,174 @@
+"""The maintenance window of a ScheduledUpdate: a reservation in Slurm.
+
+It is made once for each start time: that it has been made is kept in the condition `ReservationCreated`, so
+that a window that is over does not open again. A reservation that the Go operator made is recognised by the
+same condition. The finalizer stays until Slurm has confirmed that the reservation is gone; that Slurm cannot
+be asked is no such confirmation.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.shared import find_condition
+from slurm_operator.api.updates import UpdateStrategyType
+from slurm_operator.controllers.nodeset.actions import (
+    AddFinalizer,
+    DeleteReservation,
+    RemoveFinalizer,
+    WriteReservation,
+)
+from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.model import ReservationSpec
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.sight import Sight
+    from slurm_operator.slurm.model import Reservation
+
+_RECURRING: Final = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKEND", "WEEKDAY"})
+_FORCE: Final = "FORCE_START"
+# Slurm adds this one by itself.
+_IMPLIED: Final = frozenset({"SPEC_NODES"})
+# A list of reservations older than this says nothing: twice the time between two of them, and a bit.
+_STALE_AFTER: Final = 90.0
+
+
+def known(seen: Observation) -> bool:
+    """Tell whether it can be said which reservations there are."""
+    view = seen.view
+    if view is None or view.reservations_taken is None or view.reservations_taken <= seen.since:
+        return False
+    return seen.now - view.reservations_taken <= _STALE_AFTER and view.failure is None
+
+
+def present(seen: Observation) -> Reservation | None:
+    """Return the NodeSet's reservation, if Slurm has it."""
+    return None if seen.view is None else seen.view.reservations.get(seen.nodeset.reservation_name)
+
+
+def reserve(seen: Observation, sight: Sight) -> list[Action]:
+    """Return what to do about the reservation and its finalizer."""
+    finalizer = wellknown.FINALIZER_RESERVATION
+    kept = finalizer in seen.nodeset.metadata.finalizers
+    if not wanted(seen):
+        return _give_up(seen) if kept else []
+    nodes = tuple(
+        sorted(
+            worker.slurm_name
+            for worker in seen.workers
+            if worker.active and sight.node(worker.slurm_name) is not None
+        )
+    )
+    if not nodes or not known(seen):
+        return []
+    if not kept:
+        return [AddFinalizer(finalizer)]
+    spec = _spec(seen, nodes)
+    there = present(seen)
+    if there is None:
+        force = _FORCE in spec.flags
+        due = spec.start_time is not None and (force or spec.start_time > seen.wall)
+        return [WriteReservation(spec, exists=False)] if due and not made(seen) else []
+    change = _change(seen, there, spec)
+    return [] if change is None else [WriteReservation(change, exists=True)]
+
+
+def wanted(seen: Observation) -> bool:
+    """Tell whether there should be a window."""
+    spec = seen.nodeset.spec
+    return (
+        spec.update_strategy.type == UpdateStrategyType.SCHEDULED_UPDATE
+        and (seen.daemon or spec.replicas > 0)
+        and not seen.nodeset.deleting
+        and seen.controller is Fate.STAYS
+    )
+
+
+def made(seen: Observation) -> bool:
+    """Tell whether a window has already been made for this start time."""
+    condition = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_RESERVATION_CREATED)
+    if condition is None:
+        return False
+    start = _start(seen)
+    # The Go operator keeps the start in the time of the transition.
+    return start is not None and (
+        condition.message == window_text(start) or condition.last_transition_time == start
+    )
+
+
+def window_text(start: datetime) -> str:
+    """Return the sentence that the condition has about a window; it is also the memory that it was made."""
+    return f"the maintenance window opens at {start.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def window(seen: Observation) -> str | None:
+    """Return the sentence about the window that is asked for."""
+    start = _start(seen)
+    return None if start is None else window_text(start)
+
+
+def _start(seen: Observation) -> datetime | None:
+    try:
+        return seen.nodeset.spec.update_strategy.scheduled_update.opens()
+    except ValueError:
+        return None
+
+
+def _give_up(seen: Observation) -> list[Action]:
+    release: list[Action] = [RemoveFinalizer(wellknown.FINALIZER_RESERVATION)]
+    if seen.controller is not Fate.STAYS:
+        return release
+    if not known(seen):
+        return []
+    return release if present(seen) is None else [DeleteReservation(seen.nodeset.reservation_name)]
+
+
+def _spec(seen: Observation, nodes: tuple[str, ...]) -> ReservationSpec:
+    window = seen.nodeset.spec.update_strategy.scheduled_update
+    flags = {*wellknown.RESERVATION_FLAGS, *(flag.upper() for flag in window.flags or ())}
+    try:
+        minutes = int(window.length().total_seconds() // 60)
+    except ValueError:
+        minutes = 0
+    return ReservationSpec(
+        name=seen.nodeset.reservation_name,
+        node_list=hostlist.fold(nodes),
+        users=(wellknown.RESERVATION_USER,),
+        start_time=_start(seen),
+        duration_minutes=max(1, minutes),
+        flags=tuple(sorted(flags)),
+    )
+
+
+def _change(seen: Observation, there: Reservation, spec: ReservationSpec) -> ReservationSpec | None:
+    """Return what to send for a reservation that exists; None if it is as it should be."""
+    begins, ends = there.start_time.time, there.end_time.time
+    same_nodes = set(hostlist.expand(there.node_list)) == set(hostlist.expand(spec.node_list))
+    if begins is not None and ends is not None and begins <= seen.wall <= ends:
+        # While it is open only its nodes change: a new worker must not be left outside.
+        return None if same_nodes else ReservationSpec(name=spec.name, node_list=spec.node_list)
+    recurs = not _RECURRING.isdisjoint(spec.flags) and not _RECURRING.isdisjoint(there.flags)
+    moved_on = recurs and begins is not None and spec.start_time is not None and begins > spec.start_time
+    start = begins if moved_on and made(seen) else spec.start_time
+    flags = {*there.flags} - _IMPLIED - {_FORCE}
+    same = (
+        same_nodes
+        and flags == {*spec.flags} - _IMPLIED - {_FORCE}
+        and {*there.users.split(",")} == {*spec.users}
+        and begins == start
+    )
+    if same:
+        return None
+    return ReservationSpec(
+        name=spec.name,
+        node_list=spec.node_list,
+        users=spec.users,
+        start_time=start,
+        duration_minutes=spec.duration_minutes,
+        flags=spec.flags,
+    )

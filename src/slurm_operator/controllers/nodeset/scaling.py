@@ -1,0 +1,107 @@
+"""How many workers there should be, and which ones go: numbered workers.
+
+Numbers are filled from below; a pod keeps its number until it is gone, also while it terminates, because its
+name and its volumes are taken until then. So a replacement comes under the same name, and nothing is created
+for a pod that is only on its way out. Which pods go is decided by `order`, not by number: the numbers of a
+set may have gaps.
+
+Creating needs no answer from Slurm.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.controllers.nodeset.actions import CreatePod, Note
+from slurm_operator.controllers.nodeset.claims import obstacle
+from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
+from slurm_operator.controllers.nodeset.order import scale_in_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
+    from slurm_operator.controllers.nodeset.sight import Sight
+
+# A pod that fails at once must not be replaced at once for ever.
+FAILED_POD_DELAY: Final = timedelta(seconds=15)
+
+
+@dataclass(slots=True)
+class Demand:
+    """Which pods are wanted, and why others have to go."""
+
+    desired: int
+    stay: list[Worker] = field(default_factory=list)
+    """Pods that are of the right kind and number; an update may still replace them."""
+    going: dict[str, Cause] = field(default_factory=dict)
+    """UIDs of the pods that have to go, and why; without those that terminate already."""
+    creates: list[CreatePod] = field(default_factory=list)
+    waits: list[Hold] = field(default_factory=list)
+    looks: list[float] = field(default_factory=list)
+    """In how many seconds another look is wanted, whatever happens until then."""
+    notes: list[Note] = field(default_factory=list)
+
+
+def numbered(seen: Observation, sight: Sight) -> Demand:
+    """Decide about numbered workers."""
+    nodeset = seen.nodeset
+    replicas = max(0, nodeset.spec.replicas)
+    demand = Demand(replicas)
+    same = [worker for worker in seen.workers if worker.mode == nodeset.spec.scaling_mode]
+    leave_other_mode(seen, demand)
+
+    active = [worker for worker in same if worker.active]
+    excess = len(active) - replicas
+    if excess > 0:
+        for worker in scale_in_order(active, sight, Cause.SCALE_IN)[:excess]:
+            demand.going[worker.uid] = Cause.SCALE_IN
+    demand.stay = [worker for worker in active if worker.uid not in demand.going]
+    replace_finished(seen, demand.stay, demand)
+
+    taken = {worker.ordinal for worker in seen.workers}
+    free = (ordinal for ordinal in itertools.count() if ordinal not in taken)
+    for ordinal in itertools.islice(free, max(0, replicas - len(same))):
+        create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
+        blocked = obstacle(seen, nodeset.padded(ordinal), create.name)
+        if blocked is None:
+            demand.creates.append(create)
+        else:
+            demand.waits.append(blocked)
+            demand.looks.append(5.0)
+    if demand.creates:
+        message = f"Creating {len(demand.creates)} pods to have {replicas}"
+        demand.notes.append(Note("ScalingUp", "ScaleUp", message))
+    return demand
+
+
+def leave_other_mode(seen: Observation, demand: Demand) -> None:
+    """Let go the pods that were made under the other scaling mode."""
+    for worker in seen.workers:
+        if worker.active and worker.mode != seen.nodeset.spec.scaling_mode:
+            demand.going[worker.uid] = Cause.SCALING_MODE
+
+
+def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Demand) -> None:
+    """Let go the pods that have ended, each after a pause."""
+    for worker in workers:
+        if not worker.finished or worker.uid in demand.going:
+            continue
+        due = (worker.finished_at or worker.created) + FAILED_POD_DELAY
+        if due <= seen.wall:
+            demand.going[worker.uid] = Cause.FINISHED
+        else:
+            demand.waits.append(Hold(Wait.BACKING_OFF, "pods that have ended are replaced after a pause"))
+            demand.looks.append((due - seen.wall).total_seconds())
+
+
+def _pin(seen: Observation, ordinal: int) -> str:
+    """Return the Kubernetes node to which a number returns, if that node still fits."""
+    if not seen.nodeset.spec.pin_to_node:
+        return ""
+    name = (seen.nodeset.status.ordinal_to_node or {}).get(str(ordinal), "")
+    node = seen.nodes.get(name)
+    return name if node is not None and seen.fit.suits(node) else ""

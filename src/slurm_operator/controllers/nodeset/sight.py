@@ -1,0 +1,167 @@
+"""What Slurm says about the nodes of the workers, as far as it may be believed.
+
+A `Sight` asks the view once per node, with the moments before which an answer does not count, and puts an
+answer that cannot be used into a `Hold`. Its sentences leave out ages and error texts: these change by
+themselves, and a condition that changes by itself would be written for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decisions import Hold, Wait
+from slurm_operator.slurm.model import BUSY_STATES
+from slurm_operator.slurm.view import Absent, Known, Reason, Unknown
+from slurm_operator.slurm.wishes import decide, drained_by_us
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.slurm.model import Node, NodeUpdate
+    from slurm_operator.slurm.view import Answer, Verdict
+    from slurm_operator.slurm.wishes import Outcome, Wish
+
+_NOBODY_KNOWS: Final = "so nobody can say what runs on its nodes"
+# In place of sentences of the view that change by themselves.
+_STEADY: Final = {
+    Reason.NO_VIEW: (Wait.NO_VIEW, f"Slurm has not been asked yet, {_NOBODY_KNOWS}"),
+    Reason.VIEW_STALE: (Wait.VIEW_STALE, f"what Slurm said last is too old, {_NOBODY_KNOWS}"),
+    Reason.SLURM_UNREACHABLE: (Wait.SLURM_UNREACHABLE, f"slurmrestd does not answer, {_NOBODY_KNOWS}"),
+    Reason.SLURMCTLD_DOWN: (Wait.SLURMCTLD_DOWN, f"slurmctld does not answer, {_NOBODY_KNOWS}"),
+    Reason.TOKEN_REFUSED: (Wait.TOKEN_REFUSED, f"Slurm refuses the operator's token, {_NOBODY_KNOWS}"),
+    Reason.SLURM_REFUSED: (Wait.SLURM_REFUSED, f"Slurm refuses to list its nodes, {_NOBODY_KNOWS}"),
+    Reason.REPLY_UNREADABLE: (Wait.REPLY_UNREADABLE, f"Slurm's answer cannot be read, {_NOBODY_KNOWS}"),
+    Reason.LIST_SUSPICIOUS: (
+        Wait.LIST_SUSPICIOUS,
+        f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",
+    ),
+    Reason.NODE_MISSING: (
+        Wait.NODE_MISSING,
+        "Slurm does not list the node, which is being confirmed",
+    ),
+    Reason.CONTROLLER_JUST_STARTED: (
+        Wait.CONTROLLER_JUST_STARTED,
+        "Slurm does not list the node, but slurmctld has just started",
+    ),
+    Reason.VIEW_PENDING: (Wait.DRAIN_PENDING, "the next list of Slurm's nodes is awaited"),
+    Reason.DRAIN_PENDING: (Wait.DRAIN_PENDING, "the next lists of Slurm's nodes and jobs are awaited"),
+    Reason.UNDRAIN_PENDING: (Wait.DRAIN_PENDING, "the drain of the node is being taken back"),
+    Reason.NOT_DRAINING: (Wait.DRAIN_PENDING, "the node does not drain yet"),
+    Reason.JOBS_UNKNOWN: (
+        Wait.JOBS_UNKNOWN,
+        "the node looks drained, but Slurm's list of jobs cannot confirm it",
+    ),
+    Reason.NODE_ABSENT: (Wait.NODE_ABSENT, "Slurm does not list the node"),
+}
+# Sentences of the view that change only when Slurm does.
+_AS_SAID: Final = {
+    Reason.JOBS_RUNNING: Wait.JOBS_RUNNING,
+    Reason.JOBS_COMPLETING: Wait.JOBS_COMPLETING,
+    Reason.STATE_UNKNOWN: Wait.STATE_UNKNOWN,
+}
+_NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
+
+
+class Sight:
+    """The answers of one view, for one reconcile."""
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen = seen
+        self._answers: dict[str, Answer] = {}
+
+    def answer(self, name: str) -> Answer:
+        """Return what is known about a node."""
+        found = self._answers.get(name)
+        if found is None:
+            seen = self._seen
+            found = (
+                _NO_CONNECTION
+                if seen.view is None
+                else seen.view.node(name, seen.now, self._not_before(name))
+            )
+            self._answers[name] = found
+        return found
+
+    def node(self, name: str) -> Node | None:
+        """Return a node if Slurm certainly has it."""
+        answer = self.answer(name)
+        return answer.node if isinstance(answer, Known) else None
+
+    def absent(self, name: str) -> Absent | None:
+        """Return the evidence that Slurm certainly does not have a node."""
+        answer = self.answer(name)
+        return answer if isinstance(answer, Absent) else None
+
+    def last_known(self, name: str) -> Node | None:
+        """Return what this process last knew about a node that Slurm does not list any more."""
+        evidence = None if self._seen.view is None else self._seen.view.absent.get(name)
+        return None if evidence is None else evidence.last
+
+    def blind(self, name: str) -> Hold | None:
+        """Say why nothing is known about a node, if so."""
+        answer = self.answer(name)
+        return self._unknown(answer) if isinstance(answer, Unknown) else None
+
+    def undrained(self, name: str) -> Hold | None:
+        """Say why a node is not drained; None if no work is on it and none can come."""
+        if (blind := self.blind(name)) is not None:
+            return blind
+        seen = self._seen
+        assert seen.view is not None  # noqa: S101 - narrows: without a view everything is unknown
+        verdict = seen.view.drained(name, seen.now, self._not_before(name))
+        return None if verdict.drained else _not_drained(verdict, self.node(name))
+
+    def busy(self, name: str) -> bool | None:
+        """Tell whether work is on a node; None if nobody can say."""
+        node = self.node(name)
+        if node is None or self._seen.view is None:
+            return None
+        return node_busy(node) or name in self._seen.view.jobs.holds
+
+    def deadline(self, name: str) -> tuple[bool, float | None]:
+        """Return whether the jobs of a node are known, and if so when the last one ends at the latest."""
+        view, now = self._seen.view, self._seen.now
+        if view is None or self.node(name) is None or view.jobs_taken is None:
+            return False, None
+        if now - view.jobs_taken > view.jobs_stale_after or view.jobs.unplaced:
+            return False, None
+        return True, view.latest_end(name)
+
+    def decide(self, name: str, wish: Wish) -> NodeUpdate | Outcome:
+        """Return what Slurm would be sent for a wish, or why nothing."""
+        return decide(wish, self.answer(name), wellknown.REASON_PREFIX)
+
+    def ours(self, name: str) -> bool:
+        """Tell whether a node is drained, and the drain is the operator's."""
+        node = self.node(name)
+        return node is not None and drained_by_us(node, wellknown.REASON_PREFIX)
+
+    def _not_before(self, name: str) -> float:
+        return max(self._seen.since, self._seen.written.get(name, self._seen.since))
+
+    def _unknown(self, answer: Unknown) -> Hold:
+        if self._seen.view is None:
+            return Hold(Wait.NO_CONNECTION, f"there is no connection to Slurm, {_NOBODY_KNOWS}")
+        return Hold(*_STEADY.get(answer.reason, (Wait.STATE_UNKNOWN, answer.message)))
+
+
+def node_busy(node: Node) -> bool:
+    """Tell whether a node's own state says that work is on it."""
+    return bool(node.alloc_cpus) or not BUSY_STATES.isdisjoint(node.state)
+
+
+def draining(node: Node) -> bool:
+    """Tell whether a node takes no new work, whoever wanted that."""
+    return "DRAIN" in node.state and "UNDRAIN" not in node.state
+
+
+def _not_drained(verdict: Verdict, node: Node | None) -> Hold:
+    if verdict.reason is Reason.NOT_DRAINING and node is not None and "FAIL" in node.state:
+        return Hold(
+            Wait.NODE_FAILING,
+            f"{node.name} is marked as failing, and a drain would take that mark away: "
+            "drain it by hand, or resume it",
+        )
+    if verdict.reason in _AS_SAID:
+        return Hold(_AS_SAID[verdict.reason], verdict.message)
+    return Hold(*_STEADY.get(verdict.reason, (Wait.STATE_UNKNOWN, verdict.message)))

@@ -1,0 +1,225 @@
+"""What to tell people: the fields of the status and its conditions, with counts.
+
+`Ready` says whether all wanted workers are up to date and in service. `Progressing` says what is under way,
+and what it waits for: every hold is counted by its reason. `Degraded` says what needs somebody's attention.
+Numbers that come from Slurm stay as they were while nobody can ask it. All sentences follow from what is
+seen alone, so that the same state always gives the same status.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
+from slurm_operator.api.updates import UpdateStrategyType
+from slurm_operator.controllers.nodeset import names, reservation
+from slurm_operator.controllers.nodeset.actions import CreatePod
+from slurm_operator.controllers.nodeset.decisions import Wait
+from slurm_operator.controllers.nodeset.sight import Sight, draining
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
+    from slurm_operator.controllers.nodeset.plan import Plan
+
+# Waiting for these is part of every scale-in; anything else needs somebody, or Slurm, to come back.
+_ORDINARY = frozenset(
+    {
+        *(Wait.DRAIN_PENDING, Wait.JOBS_RUNNING, Wait.JOBS_COMPLETING, Wait.CLAIMS_PENDING),
+        *(Wait.BACKING_OFF, Wait.MAX_UNAVAILABLE, Wait.CACHE_BEHIND, Wait.NOT_READY, Wait.NODE_ABSENT),
+        *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The status of a NodeSet: its fields by their names on the wire, and its conditions."""
+
+    fields: dict[str, Any]
+    conditions: tuple[Condition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Counts:
+    desired: int
+    exist: int
+    updated: int
+    ready: int
+    available: int
+
+
+def report(seen: Observation, decided: Plan, collision_count: int | None = None) -> Report:
+    """Return the status that belongs to what is seen and to what was decided about it."""
+    sight = Sight(seen)
+    counts = _count(seen, decided)
+    fields: dict[str, Any] = {
+        "replicas": counts.exist,
+        "updatedReplicas": counts.updated,
+        "readyReplicas": counts.ready,
+        "availableReplicas": counts.available,
+        "unavailableReplicas": max(0, counts.desired - counts.available),
+        "desired": counts.desired,
+        **_slurm_counts(seen, sight),
+        "observedGeneration": seen.nodeset.metadata.generation,
+        "nodeSetHash": seen.revision.hash,
+        "selector": seen.nodeset.selector,
+    }
+    if collision_count is not None:
+        fields["collisionCount"] = collision_count
+    pins = ordinal_to_node(seen)
+    if pins is not None:
+        fields["ordinalToNode"] = pins
+    conditions = (
+        _ready(seen, decided, counts),
+        _progressing(decided, counts),
+        _degraded(seen, sight, decided),
+    )
+    window = _reservation(seen)
+    return Report(fields, conditions if window is None else (*conditions, window))
+
+
+def ordinal_to_node(seen: Observation) -> dict[str, str] | None:
+    """Return where each number returns to: as far as the node still suits, where it is, else where it was."""
+    if not seen.nodeset.spec.pin_to_node or seen.daemon:
+        return None
+    pins = dict(seen.nodeset.status.ordinal_to_node or {})
+    pins |= {
+        str(worker.ordinal): worker.node
+        for worker in seen.workers
+        if worker.ordinal is not None and worker.scheduled and worker.phase == "Running"
+    }
+    return {
+        ordinal: name
+        for ordinal, name in sorted(pins.items(), key=lambda item: (len(item[0]), item[0]))
+        if name in seen.nodes and seen.fit.suits(seen.nodes[name])
+    }
+
+
+def _count(seen: Observation, decided: Plan) -> _Counts:
+    exist = [worker for worker in seen.workers if worker.phase]
+    seconds = seen.nodeset.spec.min_ready_seconds
+    return _Counts(
+        desired=decided.desired,
+        exist=len(exist),
+        updated=sum(_current(seen, worker) and worker.active for worker in exist),
+        ready=sum(worker.ready and worker.phase == "Running" for worker in exist),
+        available=sum(worker.available(seen.wall, seconds) for worker in exist),
+    )
+
+
+def _current(seen: Observation, worker: Worker) -> bool:
+    return worker.revision in seen.revision.same
+
+
+def _slurm_counts(seen: Observation, sight: Sight) -> dict[str, int]:
+    status = seen.nodeset.status
+    blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
+    if seen.view is None or any(hold is not None and hold.reason not in _ORDINARY for hold in blind):
+        return {
+            "slurmIdle": status.slurm_idle,
+            "slurmAllocated": status.slurm_allocated,
+            "slurmDown": status.slurm_down,
+            "slurmDrain": status.slurm_drain,
+        }
+    found = (seen.view.nodes.get(name) for name in {worker.slurm_name for worker in seen.workers})
+    nodes = [node for node in found if node is not None]
+    return {
+        "slurmIdle": sum("IDLE" in node.state for node in nodes),
+        "slurmAllocated": sum("ALLOCATED" in node.state or "MIXED" in node.state for node in nodes),
+        "slurmDown": sum("DOWN" in node.state for node in nodes),
+        "slurmDrain": sum(draining(node) for node in nodes),
+    }
+
+
+# ------------------------------------------------------------------------------------------------- conditions
+
+
+def _condition(kind: str, *, status: bool, reason: str, message: str) -> Condition:
+    word = ConditionStatus.TRUE if status else ConditionStatus.FALSE
+    return Condition(type=kind, status=word.value, reason=reason, message=message)
+
+
+def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
+    total = counts.desired
+    by_hand = seen.nodeset.spec.update_strategy.type == UpdateStrategyType.ON_DELETE
+    if seen.nodeset.deleting:
+        reason, message = "Deleting", f"{counts.exist} pods are left"
+    elif counts.available < total:
+        reason, message = "WorkersUnavailable", f"{counts.available} of {total} workers are available"
+    elif counts.updated < total and not by_hand:
+        reason, message = "Updating", f"{counts.updated} of {total} workers are of the newest revision"
+    elif decided.going:
+        reason, message = "Removing", f"{len(decided.going)} workers have to go; {total} are wanted"
+    else:
+        text = f"{total} workers are available"
+        return _condition(wellknown.CONDITION_READY, status=True, reason="AllAvailable", message=text)
+    return _condition(wellknown.CONDITION_READY, status=False, reason=reason, message=message)
+
+
+def _progressing(decided: Plan, counts: _Counts) -> Condition:
+    creating = sum(isinstance(action, CreatePod) for action in decided.actions)
+    causes = Counter(cause.value for cause in decided.going.values())
+    parts = []
+    if creating:
+        parts.append(f"{creating} pods are being created")
+    parts += [f"{number} pods have to go: {cause}" for cause, number in sorted(causes.items())]
+    waiting = Counter(held.hold.reason.value for held in decided.holds if held.cause is not None)
+    waiting += Counter(hold.reason.value for hold in decided.waits)
+    if waiting:
+        total = sum(waiting.values())
+        listed = ", ".join(f"{number} {reason}" for reason, number in sorted(waiting.items()))
+        parts.append(f"{total} wait: {listed}")
+    if parts:
+        reason = max(sorted(waiting), key=waiting.__getitem__) if waiting else "Working"
+        return _condition(names.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts))
+    if counts.available < counts.desired:
+        text = f"{counts.available} of {counts.desired} workers are available"
+        return _condition(names.CONDITION_PROGRESSING, status=True, reason="PodsStarting", message=text)
+    return _condition(
+        names.CONDITION_PROGRESSING, status=False, reason="Settled", message="nothing is left to do"
+    )
+
+
+def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
+    blind = [hold for worker in seen.workers if (hold := sight.blind(worker.slurm_name)) is not None]
+    unable = [hold for hold in blind if hold.reason not in _ORDINARY]
+    if unable:
+        return _degraded_by(unable[0].reason, unable[0].message)
+    stuck = [held for held in decided.holds if held.hold.reason not in _ORDINARY]
+    if stuck:
+        return _degraded_by(stuck[0].hold.reason, f"{len(stuck)} workers; {stuck[0].hold.message}")
+    failed = [worker.name for worker in seen.workers if worker.phase == "Failed" and worker.active]
+    if failed:
+        return _degraded_by("PodsFailed", f"{len(failed)} pods have failed, such as {min(failed)}")
+    down = [
+        worker.slurm_name
+        for worker in seen.workers
+        if worker.healthy and (node := sight.node(worker.slurm_name)) is not None and "DOWN" in node.state
+    ]
+    if down:
+        text = f"{len(down)} workers run, but Slurm has their nodes down, such as {min(down)}"
+        return _degraded_by("NodesDown", text)
+    return _condition(names.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong")
+
+
+def _degraded_by(reason: str, message: str) -> Condition:
+    return _condition(names.CONDITION_DEGRADED, status=True, reason=str(reason), message=message)
+
+
+def _reservation(seen: Observation) -> Condition | None:
+    """Return the condition about the maintenance window, which is also the memory that it was made."""
+    kind = wellknown.CONDITION_RESERVATION_CREATED
+    old = find_condition(seen.nodeset.status.conditions, kind)
+    if not reservation.wanted(seen):
+        return None
+    if not reservation.known(seen):
+        return old
+    text = reservation.window(seen)
+    if reservation.present(seen) is not None and text is not None:
+        return _condition(kind, status=True, reason=wellknown.REASON_RESERVATION_CREATED, message=text)
+    if old is None or not reservation.made(seen) or text is None:
+        return None
+    return _condition(kind, status=False, reason=wellknown.REASON_RESERVATION_NOT_EXISTS, message=text)

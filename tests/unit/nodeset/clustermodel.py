@@ -1,0 +1,111 @@
+"""Kubernetes as the operator meets it: pods that change, a kubelet, a scheduler, a cache that lags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import NodeSet
+from slurm_operator.kube.meta import Condition, ObjectMeta
+from slurm_operator.kube.models import ContainerState, ContainerStatus, Node, Pod, PodSpec, PodStatus
+from slurm_operator.kube.pods import StateRunning, StateTerminated
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+NAMESPACE, NAME, UID = "slurm", "gpu", "nodeset-uid"
+
+
+def moment(now: float) -> datetime:
+    return EPOCH + timedelta(seconds=now)
+
+
+def make_nodeset(
+    *, generation: int = 1, deleting: bool = False, finalizers: Any = (), **spec: Any
+) -> NodeSet:
+    """Return a NodeSet with these fields of its spec, by their names on the wire."""
+    body: dict[str, Any] = {
+        "metadata": {
+            "name": NAME,
+            "namespace": NAMESPACE,
+            "uid": UID,
+            "generation": generation,
+            "finalizers": list(finalizers),
+        },
+        "spec": {"controllerRef": {"name": "slurm"}, **spec},
+    }
+    if deleting:
+        body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    return msgspec.convert(body, NodeSet)
+
+
+def make_node(name: str, *, cordoned: bool = False, **fields: Any) -> Node:
+    body = {"metadata": {"name": name, **fields}, "spec": {"unschedulable": cordoned}}
+    return msgspec.convert(body, Node)
+
+
+@dataclass
+class SimPod:
+    """A pod as the API server has it, and what its containers really do."""
+
+    name: str
+    uid: str
+    mode: str
+    index: str
+    hostname: str
+    revision: str
+    created: float
+    version: int = 1
+    node: str = ""
+    target: str = ""
+    phase: str = "Pending"
+    started: bool = False
+    ready_since: float | None = None
+    finished_at: float | None = None
+    deleting: bool = False
+    labels: dict[str, str] = field(default_factory=dict)
+    annotations: dict[str, str] = field(default_factory=dict)
+    conditions: dict[str, Condition] = field(default_factory=dict)
+    persons_cordon: bool = False
+    registered: bool = False
+
+    def show(self) -> Pod:
+        labels = {
+            wellknown.LABEL_SCALING_MODE: self.mode,
+            wellknown.LABEL_REVISION_HASH: self.revision,
+            wellknown.LABEL_POD_NAME: self.name,
+            wellknown.LABEL_POD_HOSTNAME: self.hostname,
+            **({wellknown.LABEL_POD_INDEX: self.index} if self.index else {}),
+            **self.labels,
+        }
+        ready = Condition(
+            type="Ready",
+            status="True" if self.ready_since is not None else "False",
+            last_transition_time=None if self.ready_since is None else moment(self.ready_since),
+        )
+        return Pod(
+            metadata=ObjectMeta(
+                name=self.name,
+                namespace=NAMESPACE,
+                uid=self.uid,
+                resource_version=str(self.version),
+                creation_timestamp=moment(self.created),
+                deletion_timestamp=moment(self.created) if self.deleting else None,
+                labels=labels,
+                annotations=dict(self.annotations),
+            ),
+            spec=PodSpec(node_name=self.node, hostname=self.hostname),
+            status=PodStatus(
+                phase=self.phase,
+                conditions=(ready, *self.conditions.values()),
+                container_statuses=(self._container(),) if self.started or self.finished_at else (),
+            ),
+        )
+
+    def _container(self) -> ContainerStatus:
+        if self.finished_at is not None:
+            ended = StateTerminated(finished_at=moment(self.finished_at))
+            return ContainerStatus(name="slurmd", state=ContainerState(terminated=ended))
+        return ContainerStatus(name="slurmd", started=True, state=ContainerState(running=StateRunning()))

@@ -1,0 +1,189 @@
+"""Slurm as the operator meets it: records, jobs, a slurmrestd that lies or is gone, people who drain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import wellknown
+from slurm_operator.slurm.answers import Known
+from slurm_operator.slurm.model import Job, Node, NodeUpdate
+from slurm_operator.slurm.wishes import decide
+from tests.unit.slurm.views import number
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.wishes import Wish
+
+JOB_MINUTES = 4
+PERSONS_REASON = "bad disk"
+
+
+@dataclass
+class Record:
+    """One node as slurmctld has it."""
+
+    name: str
+    slurmd: str = ""
+    """The UID of the pod whose slurmd is registered; empty when it is gone."""
+    down: bool = False
+    drain: bool = False
+    reason: str = ""
+    comment: str = ""
+    features: tuple[str, ...] = ()
+    topology: str = ""
+
+    @property
+    def persons(self) -> bool:
+        """Tell whether a person has drained it."""
+        return self.drain and self.reason == PERSONS_REASON
+
+
+@dataclass
+class Work:
+    """A job that runs in a pod."""
+
+    job_id: int
+    node: str
+    pod: str
+    start: float
+
+
+@dataclass
+class Slurm:
+    """slurmctld and slurmrestd."""
+
+    up: bool = True
+    reachable: bool = True
+    started: float = -10_000.0
+    records: dict[str, Record] = field(default_factory=dict)
+    jobs: dict[int, Work] = field(default_factory=dict)
+    """What slurmctld knows of."""
+    work: dict[int, Work] = field(default_factory=dict)
+    """What really runs."""
+    next_job: int = 1
+    lie: str = ""
+
+    @property
+    def answers(self) -> bool:
+        return self.up and self.reachable
+
+    def listed(self) -> tuple[Node, ...]:
+        """Answer with all nodes, or with what a broken slurmrestd makes of them."""
+        busy = {job.node for job in self.jobs.values()}
+        nodes = tuple(self.shown(record, busy=record.name in busy) for record in self.records.values())
+        if self.lie == "empty":
+            return ()
+        return nodes[: len(nodes) // 2] if self.lie == "half" else nodes
+
+    def shown(self, record: Record, *, busy: bool) -> Node:
+        state = ["DOWN" if record.down else "MIXED" if busy else "IDLE", "DYNAMIC_NORM"]
+        if record.drain:
+            state.append("DRAIN")
+        if not record.slurmd:
+            state.append("NOT_RESPONDING")
+        return Node(
+            name=record.name,
+            state=tuple(state),
+            reason=record.reason,
+            comment=record.comment,
+            features=record.features,
+            active_features=record.features,
+            topology=record.topology,
+            alloc_cpus=1 if busy else 0,
+        )
+
+    def listed_jobs(self, wall: float) -> tuple[Job, ...]:
+        if self.lie:
+            return ()
+        offset = wall
+        return tuple(
+            Job(
+                job_id=job.job_id,
+                job_state=("RUNNING",),
+                nodes=job.node,
+                start_time=number(offset + job.start),
+                time_limit=number(JOB_MINUTES),
+            )
+            for job in self.jobs.values()
+        )
+
+    # --- daemons
+
+    def register(self, name: str, pod: str) -> None:
+        record = self.records.setdefault(name, Record(name))
+        record.slurmd, record.down = pod, False
+        if record.reason == "slurm-operator: Pod is terminating" and not record.drain:
+            record.reason = ""
+
+    def unregister(self, name: str, pod: str) -> None:
+        """A pod has ended: its preStop hook has set its node down, and its jobs are gone."""
+        record = self.records.get(name)
+        if record is not None and record.slurmd == pod:
+            record.slurmd, record.down = "", True
+            if record.reason != PERSONS_REASON:
+                record.reason = "slurm-operator: Pod is terminating"
+        for job in [job for job in self.work.values() if job.pod == pod]:
+            self.end(job.job_id)
+
+    def start_job(self, name: str, now: float) -> bool:
+        record = self.records.get(name)
+        if not self.up or record is None or record.down or record.drain or not record.slurmd:
+            return False
+        job = Work(self.next_job, name, record.slurmd, now)
+        self.jobs[job.job_id] = self.work[job.job_id] = job
+        self.next_job += 1
+        return True
+
+    def end(self, job_id: int) -> None:
+        self.jobs.pop(job_id, None)
+        self.work.pop(job_id, None)
+
+    def end_overdue(self, now: float) -> None:
+        for job in [job for job in self.work.values() if now >= job.start + 60 * JOB_MINUTES]:
+            self.end(job.job_id)
+
+    def lose_state(self, now: float, remembered: set[str]) -> None:
+        """Restart without the saved state; jobs run on, of which only those on `remembered` pods count.
+
+        A job that nobody but slurmctld knew of is lost with it: no operator can protect what it never saw.
+        """
+        self.records.clear()
+        self.jobs.clear()
+        self.work = {key: job for key, job in self.work.items() if job.pod in remembered}
+        self.started = now
+
+    # --- writes
+
+    def write(self, name: str, wish: Wish) -> None:
+        """Do what the writer does: decide on a fresh list, then send."""
+        record = self.records.get(name)
+        if record is None:
+            return
+        busy = any(job.node == name for job in self.jobs.values())
+        update = decide(wish, Known(self.shown(record, busy=busy), 0.0), wellknown.REASON_PREFIX)
+        if isinstance(update, NodeUpdate):
+            self._apply(record, update)
+
+    def _apply(self, record: Record, update: NodeUpdate) -> None:
+        if update.state == ("DRAIN",):
+            record.drain = True
+            record.reason = record.reason if update.reason is None else update.reason
+        elif update.state == ("UNDRAIN",):
+            assert not record.persons, f"a person's drain of {record.name} was undone"
+            record.drain, record.reason = False, ""
+        if update.comment is not None:
+            record.comment = update.comment
+        if update.features is not None:
+            record.features = tuple(one for one in update.features if one)
+        if update.topology_str is not None:
+            record.topology = update.topology_str
+
+    def person_drains(self, name: str) -> None:
+        record = self.records.get(name)
+        if record is not None:
+            record.drain, record.reason = True, PERSONS_REASON
+
+    def person_resumes(self, name: str) -> None:
+        record = self.records.get(name)
+        if record is not None:
+            record.drain, record.reason = False, ""

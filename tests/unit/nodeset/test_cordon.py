@@ -1,0 +1,113 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.actions import DrainNodes, PatchPod, UndrainNodes
+from slurm_operator.controllers.nodeset.decisions import Wait
+from slurm_operator.controllers.nodeset.plan import Plan, plan
+from tests.unit.nodeset.clustermodel import make_node
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import node
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.model import Node
+
+BY, CORDON = names.ANNOTATION_POD_CORDON_BY, wellknown.ANNOTATION_POD_CORDON
+OURS = "slurm-operator: NodeSet (slurm/gpu) scales in"
+GO_SCALE_IN = "slurm-operator: Pod (slurm/gpu-0) is pending termination for scale-in"
+GO_NODE = "slurm-operator: Node (node-0) was cordoned, Pod (slurm/gpu-0) must be cordoned"
+DRAINED = ("IDLE", "DRAIN")
+
+
+def decide(
+    annotations: dict[str, str], slurm: Node, *, cordoned: bool = False, why: dict[str, str] | None = None
+) -> Plan:
+    nodes = {"node-0": make_node("node-0", cordoned=cordoned, annotations=why or {})}
+    return plan(observe(pod(0, annotations=annotations), slurm=(slurm,), nodes=nodes))
+
+
+def patch(decided: Plan) -> dict[str, str | None]:
+    found = [one for one in decided.actions if isinstance(one, PatchPod)]
+    return {key: value for key, value in found[0].annotations.items() if key in (BY, CORDON)} if found else {}
+
+
+def drains(decided: Plan) -> list[str]:
+    return [one.reason for one in decided.actions if isinstance(one, DrainNodes)]
+
+
+def undrains(decided: Plan) -> bool:
+    return any(isinstance(one, UndrainNodes) for one in decided.actions)
+
+
+def test_a_cordoned_node_cordons_its_pod_and_drains() -> None:
+    """kubectl cordon reaches Slurm."""
+    decided = decide({}, node("gpu-0"), cordoned=True)
+    assert patch(decided) == {CORDON: "true", BY: "NodeCordoned"}
+    assert drains(decided) == ["NodeSet (slurm/gpu) has this node on a Kubernetes node that was cordoned"]
+
+
+def test_the_node_says_why_it_was_cordoned() -> None:
+    """The annotation of the node becomes the reason of the drain, in one line."""
+    why = {wellknown.ANNOTATION_NODE_CORDON_REASON: "fan\tbroken\n"}
+    assert drains(decide({}, node("gpu-0"), cordoned=True, why=why)) == ["fan broken"]
+
+
+def test_an_uncordoned_node_gives_everything_back() -> None:
+    """What the operator cordoned and drained, it takes back."""
+    decided = decide({CORDON: "true", BY: "NodeCordoned"}, node("gpu-0", *DRAINED, reason=OURS))
+    assert patch(decided) == {CORDON: None, BY: None}
+    assert undrains(decided)
+
+
+def test_a_cordon_of_a_person_drains_and_is_not_touched() -> None:
+    """A cordon without the operator's mark is a person's."""
+    decided = decide({CORDON: "true"}, node("gpu-0"))
+    assert patch(decided) == {}
+    assert drains(decided) == ["NodeSet (slurm/gpu) has this node in a pod that was cordoned"]
+
+
+@pytest.mark.parametrize("reason", [GO_SCALE_IN, GO_NODE])
+def test_cordons_of_the_go_operator_are_recognised(reason: str) -> None:
+    """By the words that the Go operator left in Slurm."""
+    decided = decide({CORDON: "true"}, node("gpu-0", *DRAINED, reason=reason))
+    assert patch(decided) == {CORDON: None}
+    assert undrains(decided)
+
+
+def test_a_cordon_that_the_go_operator_explained_with_the_nodes_words_is_recognised() -> None:
+    """The reason that a node's annotation gave is the Go operator's, too."""
+    why = {wellknown.ANNOTATION_NODE_CORDON_REASON: "fan broken"}
+    decided = decide({CORDON: "true"}, node("gpu-0", *DRAINED, reason="slurm-operator: fan broken"), why=why)
+    assert patch(decided) == {CORDON: None}
+
+
+@pytest.mark.parametrize("reason", ["slurm-operator: Pod (slurm/gpu-0) was cordoned", "slurm-operator: "])
+def test_what_the_go_operator_did_for_a_person_stays_the_persons(reason: str) -> None:
+    """An unexplained cordon is a person's, and nothing is undone."""
+    decided = decide({CORDON: "true"}, node("gpu-0", *DRAINED, reason=reason))
+    assert patch(decided) == {}
+    assert not undrains(decided)
+
+
+def test_a_foreign_drain_stays_and_is_told() -> None:
+    """Who drains by hand, resumes by hand."""
+    decided = decide({}, node("gpu-0", *DRAINED, reason="bad disk"))
+    assert not undrains(decided)
+    assert [held.hold.reason for held in decided.holds] == [Wait.FOREIGN_DRAIN]
+
+
+def test_a_mark_without_a_cordon_is_cleaned_up() -> None:
+    """A person who removes the cordon of the operator leaves the mark behind."""
+    assert patch(decide({BY: "ScaleIn"}, node("gpu-0"))) == {BY: None}
+
+
+def test_an_existing_drain_of_ours_keeps_its_reason() -> None:
+    """No write for a better word."""
+    decided = decide(
+        {CORDON: "true", BY: "NodeCordoned"}, node("gpu-0", *DRAINED, reason=OURS), cordoned=True
+    )
+    assert drains(decided) == []

@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.actions import AddFinalizer, DeletePod, RemoveFinalizer
+from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.controllers.nodeset.plan import Plan, plan
+from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import drained_node, node
+
+DRAIN, RESERVATION = names.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION
+
+
+def leave(*pods: Any, slurm: Any = (), also: tuple[str, ...] = (), skip: bool = False, **fields: Any) -> Plan:
+    nodeset = make_nodeset(replicas=1, deleting=True, finalizers=(DRAIN, *also))
+    if skip:
+        asked = {names.ANNOTATION_SKIP_DRAIN: "true"}
+        nodeset = msgspec.structs.replace(
+            nodeset, metadata=msgspec.structs.replace(nodeset.metadata, annotations=asked)
+        )
+    return plan(observe(*pods, slurm=slurm, nodeset=nodeset, **fields))
+
+
+def released(decided: Plan) -> list[str]:
+    return [one.name for one in decided.actions if isinstance(one, RemoveFinalizer)]
+
+
+def deleted(decided: Plan) -> list[str]:
+    return [one.name for one in decided.actions if isinstance(one, DeletePod)]
+
+
+def test_a_new_nodeset_is_guarded_before_it_has_pods() -> None:
+    """The finalizer is the first thing that is written."""
+    assert plan(observe(nodeset=make_nodeset(replicas=1))).actions[0] == AddFinalizer(DRAIN)
+
+
+def test_a_deleted_nodeset_drains_first() -> None:
+    """Busy workers keep the NodeSet; drained ones go."""
+    decided = leave(pod(0), pod(1), slurm=(node("gpu-0", "MIXED", alloc=1), drained_node("gpu-1")))
+    assert deleted(decided) == ["gpu-1"]
+    assert released(decided) == []
+
+
+def test_a_deleted_nodeset_waits_for_its_last_pod() -> None:
+    """Also for one that only terminates."""
+    assert released(leave(pod(0, deleting=True))) == []
+    assert released(leave()) == [DRAIN]
+    assert released(leave(settled=False)) == []
+
+
+def test_a_deleted_nodeset_that_cannot_ask_slurm_waits() -> None:
+    """No connection is no permission."""
+    decided = leave(pod(0), view=None)
+    assert deleted(decided) == released(decided) == []
+    assert decided.holds
+
+
+def test_what_lets_a_nodeset_go_at_once() -> None:
+    """The annotation, a Controller that goes too, and pods that are to be orphaned."""
+    busy = (node("gpu-0", "MIXED", alloc=1),)
+    assert released(leave(pod(0), slurm=busy, skip=True)) == [DRAIN]
+    assert released(leave(pod(0), slurm=busy, controller=Fate.LEAVES)) == [DRAIN]
+    assert released(leave(pod(0), view=None, controller=Fate.GONE, also=(RESERVATION,))) == [
+        DRAIN,
+        RESERVATION,
+    ]
+    assert released(leave(pod(0), slurm=busy, also=("orphan",))) == [DRAIN]
+    assert deleted(leave(pod(0), slurm=(drained_node("gpu-0"),), also=("orphan",))) == []
+
+
+def test_a_nodeset_that_skips_the_drain_has_no_finalizer() -> None:
+    """The annotation takes the guard away before anybody deletes anything."""
+    nodeset = make_nodeset(replicas=0, finalizers=(DRAIN,))
+    asked = msgspec.structs.replace(nodeset.metadata, annotations={names.ANNOTATION_SKIP_DRAIN: "true"})
+    assert plan(observe(nodeset=msgspec.structs.replace(nodeset, metadata=asked))).actions == (
+        RemoveFinalizer(DRAIN),
+    )

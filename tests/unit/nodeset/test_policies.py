@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.decisions import Allow, Hold, Wait
+from slurm_operator.controllers.nodeset.policies import may_delete, may_reregister, may_undrain
+from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.slurm.belief import Evidence
+from slurm_operator.slurm.errors import RestUnreachable
+from slurm_operator.slurm.view import ClusterView
+from tests.unit.nodeset.clustermodel import moment
+from tests.unit.nodeset.making import observe, sight, worker
+from tests.unit.slurm.views import NOW, drained_node, job, jobs, node, view
+
+LONG_GONE = {"others": Evidence(5, 0.0)}
+BUSY = {wellknown.LABEL_POD_PROTECT: "true"}
+
+
+@pytest.mark.parametrize(
+    ("seen", "reason"),
+    [
+        (None, Wait.NO_CONNECTION),
+        (ClusterView(), Wait.NO_VIEW),
+        (ClusterView(failure=RestUnreachable("refused")), Wait.SLURM_UNREACHABLE),
+        (view(drained_node("gpu-0"), taken=NOW - 60), Wait.VIEW_STALE),
+        (view(drained_node("gpu-0"), suspicion="half is gone"), Wait.LIST_SUSPICIOUS),
+        (view(drained_node("gpu-0"), jobs_taken=None), Wait.JOBS_UNKNOWN),
+        (view(drained_node("gpu-0"), jobs=jobs(job(7, "gpu-0"))), Wait.JOBS_RUNNING),
+        (view(node("gpu-0", "MIXED", "DRAIN", alloc=1)), Wait.JOBS_RUNNING),
+        (view(node("gpu-0", "IDLE", "DRAIN", "COMPLETING")), Wait.JOBS_COMPLETING),
+        (view(node("gpu-0")), Wait.DRAIN_PENDING),
+        (view(node("gpu-0", "IDLE", "FAIL")), Wait.NODE_FAILING),
+        (view(complete=False), Wait.NODE_MISSING),
+        (view(complete=False, just_started=True), Wait.CONTROLLER_JUST_STARTED),
+    ],
+)
+@pytest.mark.parametrize("fields", [{}, {"phase": "Pending", "started": False}, {"phase": "Failed"}])
+def test_no_pod_on_a_machine_goes_unless_slurm_says_that_it_is_free(
+    seen: ClusterView | None, reason: Wait, fields: dict[str, Any]
+) -> None:
+    """Whatever keeps Slurm from saying that a node is drained keeps its pod, and says so."""
+    decision = may_delete(worker(**fields), Sight(observe(view=seen)), moment(NOW))
+    assert isinstance(decision, Hold)
+    assert decision.reason is reason
+
+
+def test_a_drained_node_lets_its_pod_go() -> None:
+    """DRAIN, idle, and no job in either list."""
+    assert isinstance(may_delete(worker(), sight(drained_node("gpu-0")), moment(NOW)), Allow)
+
+
+def test_a_pod_that_was_never_scheduled_goes_without_slurm_but_only_unchanged() -> None:
+    """Nothing ran where nothing was; the API server checks that this is still so."""
+    unscheduled = worker(node="", phase="Pending", started=False)
+    decision = may_delete(unscheduled, Sight(observe(view=None)), moment(NOW))
+    assert isinstance(decision, Allow)
+    assert decision.unchanged
+
+
+@pytest.mark.parametrize("fields", [{"phase": "Pending", "started": False}, {"phase": "Failed"}])
+def test_a_pod_without_work_goes_when_slurm_does_not_have_its_node(fields: dict[str, Any]) -> None:
+    """A pod that never started, or has ended, needs no drain if there is no node to drain."""
+    assert isinstance(may_delete(worker(**fields), sight(**LONG_GONE), moment(NOW)), Allow)
+
+
+def test_a_running_pod_that_slurm_never_had_goes_after_a_while() -> None:
+    """A slurmd that has not registered for minutes has no jobs."""
+    assert isinstance(may_delete(worker(), sight(**LONG_GONE), moment(NOW)), Allow)
+    young = may_delete(worker(ready_since=NOW - 10), sight(**LONG_GONE), moment(NOW))
+    assert isinstance(young, Hold)
+    assert young.reason is Wait.NODE_ABSENT
+
+
+@pytest.mark.parametrize("deadline", [None, names.NO_DEADLINE, "soon", "2026-01-01T00:16:41Z"])
+@pytest.mark.parametrize("rule", ["delete", "reregister"])
+def test_a_pod_that_slurm_lost_with_jobs_stays(deadline: str | None, rule: str) -> None:
+    """A deadline that is missing, infinite, unreadable or yet to come keeps a busy pod that Slurm forgot."""
+    annotations = {} if deadline is None else {wellknown.ANNOTATION_POD_DEADLINE: deadline}
+    lost = worker(labels=BUSY, annotations=annotations)
+    seen = sight(**LONG_GONE)
+    if rule == "delete":
+        decision = may_delete(lost, seen, moment(NOW))
+    else:
+        decision = may_reregister(lost, seen, moment(NOW), 0)
+    assert isinstance(decision, Hold)
+    assert decision.reason is Wait.LOST_WHILE_BUSY
+
+
+def test_a_pod_that_slurm_lost_goes_when_its_jobs_must_be_over() -> None:
+    """After the latest end of its jobs a forgotten pod is like any other."""
+    past = {wellknown.ANNOTATION_POD_DEADLINE: "2026-01-01T00:16:39Z"}
+    lost = worker(labels=BUSY, annotations=past)
+    assert isinstance(may_delete(lost, sight(**LONG_GONE), moment(NOW)), Allow)
+
+
+def test_what_this_process_last_saw_busy_stays() -> None:
+    """A node that vanished while busy keeps its pod even if that was not yet written on the pod."""
+    absent = {"gpu-0": Evidence(9, 0.0, node("gpu-0", "MIXED", alloc=1))}
+    decision = may_delete(worker(), sight(absent=absent), moment(NOW))
+    assert isinstance(decision, Hold)
+    assert decision.reason is Wait.LOST_WHILE_BUSY
+
+
+def test_only_a_drain_of_the_operator_is_taken_back() -> None:
+    """A drain without our prefix is somebody's, and stays."""
+    ours = node("gpu-0", "IDLE", "DRAIN", reason="slurm-operator: NodeSet (slurm/gpu) scales in")
+    theirs = node("gpu-0", "IDLE", "DRAIN", reason="bad disk")
+    assert isinstance(may_undrain(worker(), sight(ours)), Allow)
+    held = may_undrain(worker(), sight(theirs))
+    assert isinstance(held, Hold)
+    assert held.reason is Wait.FOREIGN_DRAIN
+
+
+def test_a_node_takes_work_again_only_when_its_pod_is_ready() -> None:
+    """An undrained node without a slurmd would get jobs that fail."""
+    ours = node("gpu-0", "IDLE", "DRAIN", reason="slurm-operator: NodeSet (slurm/gpu) updates")
+    held = may_undrain(worker(ready_since=None), sight(ours))
+    assert isinstance(held, Hold)
+    assert held.reason is Wait.NOT_READY
+
+
+def test_a_healthy_pod_is_not_replaced_before_it_is_available() -> None:
+    """minReadySeconds count for registration, too."""
+    assert isinstance(may_reregister(worker(), sight(**LONG_GONE), moment(NOW), 60), Allow)
+    assert isinstance(may_reregister(worker(), sight(**LONG_GONE), moment(NOW), 100_000), Hold)
+
+
+def test_sentences_do_not_change_by_themselves() -> None:
+    """A hold at rest is the same hold a minute later: nothing is written for the passing of time."""
+    old = view(drained_node("gpu-0"), taken=NOW - 60)
+    first, second = (
+        may_delete(worker(), Sight(observe(view=old, now=now)), moment(now)) for now in (NOW, NOW + 60)
+    )
+    assert first == second
+
+
+def test_a_view_from_before_the_last_write_does_not_count() -> None:
+    """Neither what was asked before our own write, nor before this process led."""
+    for fields in ({"written": {"gpu-0": NOW - 0.5}}, {"since": NOW - 0.5}):
+        seen = Sight(observe(view=view(drained_node("gpu-0")), **fields))
+        decision = may_delete(worker(), seen, moment(NOW))
+        assert isinstance(decision, Hold)
+        assert decision.reason is Wait.DRAIN_PENDING
+    assert math.isinf(observe().since)

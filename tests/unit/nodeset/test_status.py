@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from slurm_operator.api.shared import find_condition
+from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.status import Report, report
+from tests.unit.nodeset.clustermodel import make_node, make_nodeset
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import NOW, node
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.observation import Observation
+
+GUARDED = (names.FINALIZER_DRAIN,)
+
+
+def tell(seen: Observation) -> Report:
+    return report(seen, plan(seen))
+
+
+def says(told: Report, kind: str) -> tuple[str, str]:
+    found = find_condition(told.conditions, kind)
+    assert found is not None
+    assert found.message
+    return found.status, found.reason
+
+
+def test_a_settled_set_is_ready_and_nothing_else() -> None:
+    """All there, nothing to do, nothing wrong."""
+    told = tell(observe(pod(0), slurm=(node("gpu-0"),)))
+    assert says(told, "Ready") == ("True", "AllAvailable")
+    assert says(told, "Progressing") == ("False", "Settled")
+    assert says(told, "Degraded") == ("False", "AsExpected")
+
+
+def test_counts() -> None:
+    """Every number of the status means what the API says."""
+    pods = [
+        pod(0),
+        pod(1, revision="r0"),
+        pod(2, ready_since=None),
+        pod(3, deleting=True),
+        pod(4, ready_since=NOW - 5),
+    ]
+    slurm = (
+        node("gpu-0"),
+        node("gpu-1", "MIXED", "DRAIN", alloc=1),
+        node("gpu-2", "DOWN"),
+        node("gpu-3", "ALLOCATED", alloc=2),
+        node("other"),
+    )
+    nodeset = make_nodeset(replicas=6, minReadySeconds=30, finalizers=GUARDED)
+    fields = tell(observe(*pods, slurm=slurm, nodeset=nodeset)).fields
+    expected = {
+        "replicas": 5,
+        "updatedReplicas": 3,
+        "readyReplicas": 4,
+        "availableReplicas": 2,
+        "unavailableReplicas": 4,
+        "desired": 6,
+        "slurmIdle": 1,
+        "slurmAllocated": 2,
+        "slurmDown": 1,
+        "slurmDrain": 1,
+        "observedGeneration": 1,
+        "nodeSetHash": "r1",
+        "selector": "app.kubernetes.io/instance=gpu,app.kubernetes.io/name=slurmd",
+    }
+    assert fields == expected
+
+
+def test_numbers_from_slurm_stay_while_nobody_can_ask() -> None:
+    """An outage does not make idle nodes disappear."""
+    nodeset = make_nodeset(replicas=1, finalizers=GUARDED)
+    status = msgspec.structs.replace(nodeset.status, slurm_idle=7)
+    nodeset = msgspec.structs.replace(nodeset, status=status)
+    told = tell(observe(pod(0), nodeset=nodeset, view=None))
+    assert told.fields["slurmIdle"] == 7
+    assert says(told, "Degraded") == ("True", "NoConnection")
+
+
+def test_what_waits_is_counted_by_its_reason() -> None:
+    """Who looks at the NodeSet sees what it waits for, and how often."""
+    nodeset = make_nodeset(replicas=0, finalizers=GUARDED)
+    slurm = (
+        node("gpu-0", "MIXED", "DRAIN", alloc=1, reason="slurm-operator: x"),
+        node("gpu-1", "MIXED", "DRAIN", alloc=1, reason="slurm-operator: x"),
+        node("gpu-2"),
+    )
+    told = tell(observe(pod(0), pod(1), pod(2), slurm=slurm, nodeset=nodeset))
+    found = find_condition(told.conditions, "Progressing")
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "JobsRunning")
+    assert found.message == "3 pods have to go: ScaleIn; 3 wait: 1 DrainPending, 2 JobsRunning"
+    assert says(told, "Ready") == ("False", "Removing")
+    assert says(told, "Degraded") == ("False", "AsExpected")
+
+
+def test_the_same_state_gives_the_same_status_later() -> None:
+    """No sentence has an age in it."""
+    nodeset = make_nodeset(replicas=0, finalizers=GUARDED)
+    stale: Any = observe(pod(0), slurm=(node("gpu-0"),), nodeset=nodeset, now=NOW + 100)
+    later: Any = observe(pod(0), slurm=(node("gpu-0"),), nodeset=nodeset, now=NOW + 200)
+    assert tell(stale) == tell(later)
+
+
+def test_pins_follow_the_pods_and_forget_nodes_that_are_gone() -> None:
+    """ordinalToNode has where workers run, and for others where they ran, while that node is there."""
+    nodeset = make_nodeset(replicas=2, pinToNode=True, finalizers=GUARDED)
+    status = msgspec.structs.replace(nodeset.status, ordinal_to_node={"0": "old", "1": "kept", "2": "gone"})
+    nodeset = msgspec.structs.replace(nodeset, status=status)
+    nodes = {name: make_node(name) for name in ("node-0", "old", "kept")}
+    told = tell(observe(pod(0), nodeset=nodeset, nodes=nodes))
+    assert told.fields["ordinalToNode"] == {"0": "node-0", "1": "kept"}
+
+
+def test_a_node_that_is_down_under_a_running_pod_is_told() -> None:
+    """Kubernetes alone would call this healthy."""
+    assert says(tell(observe(pod(0), slurm=(node("gpu-0", "DOWN"),))), "Degraded") == ("True", "NodesDown")
