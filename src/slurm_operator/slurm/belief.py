@@ -15,14 +15,16 @@ missing. When so many names vanished lately that they are more than a quarter of
 the whole list is suspicious: until it is confirmed, the last believed one stays, and nothing is known about
 any node. Names that this operator deleted itself are expected to vanish and need one list.
 
-A restart of slurmctld takes all confirmations back; slurmctld begins its statistics anew at midnight, which
-looks the same and costs a minute or two. A list in which a name comes twice, or is empty, is no list.
-Failures change nothing but age. Pure: all times are moments of one monotonic clock, those at which the
-requests were sent, for the answer may be as old as that.
+A restart of slurmctld takes all confirmations back, and so does another slurmctld that takes over, although
+it may have been up for longer: it counts as started when it was first heard. slurmctld begins its statistics
+anew at midnight, which looks like a restart and costs a minute or two. A list in which a name comes twice, or
+is empty, is no list. Failures change nothing but age. Pure: all times are moments of one monotonic clock,
+those at which the requests were sent, for the answer may be as old as that.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -88,6 +90,9 @@ class Belief:
         self.trust = trust or Trust()
         self.census = Census()
         self._started: float | None = None
+        # Between which moments it started, by its last word; and when it took over from another, if it did.
+        self._began: tuple[float, float] | None = None
+        self._took_over = -math.inf
         self._uptime_asked: float | None = None
         self._interrupted = False
         # Names that became absent lately without much evidence, and when: a list may shrink in small steps.
@@ -109,7 +114,7 @@ class Belief:
 
     @property
     def started(self) -> float | None:
-        """Return a moment before which slurmctld was up already, or None if nobody knows."""
+        """Return a moment at which slurmctld was up already, or None if nobody knows."""
         return self._started
 
     def just_started(self, now: float) -> bool:
@@ -145,14 +150,26 @@ class Belief:
             raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
         self.census = replace(self.census, taken=sent)
 
-    def uptime(self, seconds: float | None, sent: float) -> None:
-        """Take in for how long slurmctld has been up at least; None, as in its first second, is zero."""
+    def uptime(self, seconds: float | None, sent: float, received: float | None = None) -> bool:
+        """Take in for how long slurmctld has been up at least; tell whether it is another one than before.
+
+        None, as in its first second, is zero. It counted at some moment between the question and the answer.
+        """
+        received = sent if received is None else received
+        began = (sent - (seconds or 0.0), received - (seconds or 0.0))
+        before, self._began = self._began, began
         self._uptime_asked = sent
         self._interrupted = False
-        started = sent - (seconds or 0.0)
-        if self._started is None or started > self._started + _START_TOLERANCE:
-            self._restarted()
-        self._started = started if self._started is None else max(self._started, started)
+        if before is not None and self._started is not None:
+            later, earlier = began[0] > before[1] + _START_TOLERANCE, began[1] < before[0] - _START_TOLERANCE
+            if not later and not earlier:
+                self._started = max(self._took_over, min(self._started, began[1]))
+                return False
+            # One that is older than the one before has taken over, at some moment before this answer.
+            self._took_over = received if earlier else -math.inf
+        self._restarted()
+        self._started = max(self._took_over, began[1])
+        return True
 
     def interrupted(self) -> None:
         """Take in a sign that it may be another slurmctld: it did not answer, or its clock went back."""

@@ -2,10 +2,12 @@
 
 `Poll` is the memory of one list: when it was asked for, and since when to ask for changes. Slurm's answer
 "unchanged" is cheap, but it is relative to a moment of slurmctld's clock; were that clock to go back, it
-would be the answer for ever. So a whole list is asked for every now and then, and after every failure.
+would be the answer for ever. So a whole list is asked for every now and then, after every failure, and when
+there is a sign of another slurmctld. "Unchanged" never keeps a list alive for longer than one may be old.
 
 A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
-most, except that no view grows stale for it. Pure: the caller brings the time.
+most, except that no view grows stale for it, and half of it while somebody wakes the watch all the time.
+Pure: the caller brings the time.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ class WatchTiming:
     ping: float = 10.0
     uptime: float = 60.0
     whole: float = 60.0
-    """After this time a list is asked for as a whole, not only if it changed."""
+    """After this time a list is asked for as a whole, not only if it changed; or when it would be stale."""
     failure_base: float = 1.0
     failure_cap: float = 30.0
     stale_after: float = 30.0
@@ -57,19 +59,19 @@ class WatchTiming:
 class Poll:
     """When one list was asked for, and what to ask for next."""
 
-    __slots__ = ("_cost", "_limit", "_took", "_update_time", "_whole_at", "sent")
+    __slots__ = ("_cost", "_limit", "_update_time", "_whole_at", "sent", "took")
 
     def __init__(self, cost: float = 0.0, limit: float = float("inf")) -> None:
         self.sent: float | None = None
+        self.took = 0.0
         self._cost = cost
         self._limit = limit
-        self._took = 0.0
         self._update_time: int | None = None
         self._whole_at = float("-inf")
 
     def interval(self, wanted: float) -> float:
         """Return how long to wait between requests if this often is wanted."""
-        return max(wanted, min(self._cost * self._took, self._limit))
+        return max(wanted, min(self._cost * self.took, self._limit))
 
     def due(self, wanted: float, now: float) -> bool:
         """Tell whether it is time to ask, if this often is wanted."""
@@ -77,7 +79,7 @@ class Poll:
 
     def since(self, now: float, whole: float) -> int | None:
         """Return the moment to ask for changes since, or None for the whole list."""
-        return None if now - self._whole_at >= whole else self._update_time
+        return None if now - self._whole_at >= whole - _EPSILON else self._update_time
 
     def listed(self, update_time: int, sent: float, now: float) -> bool:
         """Note a whole list; tell whether slurmctld's clock went back."""
@@ -90,15 +92,19 @@ class Poll:
     def asked(self, sent: float, now: float) -> None:
         """Note a request that was answered."""
         self.sent = sent
-        self._took = now - sent
+        self.took = now - sent
 
     def failed(self, sent: float) -> None:
         """Note a request that failed: the next one is for the whole list."""
         self.sent = sent
-        self._took = 0.0
-        self._whole_at = float("-inf")
+        self.took = 0.0
+        self.distrust()
 
     def forget(self) -> None:
         """Let the next request be due, and be for the whole list."""
         self.sent = None
+        self.distrust()
+
+    def distrust(self) -> None:
+        """Let the next request be for the whole list."""
         self._whole_at = float("-inf")

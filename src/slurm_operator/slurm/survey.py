@@ -2,13 +2,15 @@
 
 Each round asks for the nodes, for changes only where Slurm can say so, and then for what else is due. Jobs
 are large and only matter once a node looks drained by its own state, so they are asked for in the very round
-that shows such a node for the first time; until they have been, the node is `owed` a verdict.
+that shows such a node for the first time, and as a whole, for a verdict rests on them; until they have been,
+the node is `owed` one.
 
 24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
 partitions"), so a refusal to such a question is answered by asking for the whole list.
 
 A failure to list the nodes changes nothing but the age of the view. Every request has a deadline, and
-whatever goes wrong becomes a `SlurmError` in the view.
+whatever goes wrong becomes a `SlurmError` in the view. What is asked beside nodes and jobs has a short one,
+so that no view grows stale for it.
 """
 
 from __future__ import annotations
@@ -86,6 +88,7 @@ class Survey:
         self._reservations = Poll(timing.cost, timing.jobs_stale_after / 3)
         self._pings = Poll()
         self._uptimes = Poll()
+        self._aside = min(timing.call, timing.stale_after / 3)
         self._draining = False
         self._failing: dict[str, str] = {}
 
@@ -101,15 +104,20 @@ class Survey:
             wanted = min(wanted, timing.busy)
         return self._nodes.interval(wanted)
 
-    async def round(self, *, woken: bool) -> bool:
+    def gap(self) -> float:
+        """Return how long to wait before the next round at least, however often somebody asks for one."""
+        return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
+
+    async def round(self, *, woken: bool, booked: bool = False) -> bool:
         """Ask for the nodes and for all that is due; tell whether the nodes were listed.
 
-        `woken`: something was changed, or somebody waits. Then nothing is spared.
+        `woken`: nodes were changed, or somebody waits: they are listed as a whole, and the jobs if one of
+        them looks drained. `booked`: a reservation was changed.
         """
         now, timing = asyncio.get_running_loop().time(), self._timing
         if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
-            await self._ask_pings()
+            await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
         if not await self._ask_nodes(now, whole=woken):
             return False
@@ -117,10 +125,10 @@ class Survey:
             await self._ask_uptime()
         if self._jobs.due(self._jobs_interval(woken=woken), now):
             await self._ask_jobs()
-        if self._reservations.due(0.0 if woken else timing.reservations, now):
+        if self._reservations.due(0.0 if booked else timing.reservations, now):
             await self._ask_reservations()
         if self._pings.due(timing.ping, now):
-            await self._ask_pings()
+            await self._ask_pings(self._aside)
         return True
 
     def failed(self, error: SlurmError) -> None:
@@ -138,7 +146,8 @@ class Survey:
     # --- nodes
 
     async def _ask_nodes(self, now: float, *, whole: bool) -> bool:
-        since = None if whole or self.belief.doubtful else self._nodes.since(now, self._timing.whole)
+        alive = min(self._timing.whole, self._timing.stale_after)
+        since = None if whole or self.belief.doubtful else self._nodes.since(now, alive)
         try:
             try:
                 found = await self._call(self._rest.nodes(since))
@@ -155,6 +164,7 @@ class Survey:
                 if self._nodes.listed(found.last_update, now, asyncio.get_running_loop().time()):
                     self._log.warning("slurmctld's clock went back: it may be another one")
                     self.belief.interrupted()
+                    self._forget()
         except SlurmError as error:
             self._nodes.failed(now)
             self.failed(error)
@@ -163,15 +173,19 @@ class Survey:
         self._show_belief()
         if found is not None:
             self._sort_out()
+        self._show_owed()
         return True
 
     def _recovered(self) -> None:
         if self.failures:
             self._log.info("Slurm can be watched again", failures=self.failures)
-            # It may be another slurmctld by now, or one that has lost its state.
-            for poll in (self._uptimes, self._jobs, self._reservations, self._pings):
-                poll.forget()
+            self._forget()
         self.failures = 0
+
+    def _forget(self) -> None:
+        """Ask for everything anew: it may be another slurmctld by now, or one that has lost its state."""
+        for poll in (self._uptimes, self._jobs, self._reservations, self._pings):
+            poll.forget()
 
     def _show_belief(self) -> None:
         census, started = self.belief.census, self.belief.started
@@ -203,6 +217,11 @@ class Survey:
         self.owed = {*self.owed & settled, *settled - self.settled}
         self.settled = settled
 
+    def _show_owed(self) -> None:
+        owed = frozenset(self.owed)
+        if owed != self.view.owed:
+            self.view = replace(self.view, owed=owed)
+
     # --- the rest
 
     def _jobs_interval(self, *, woken: bool) -> float:
@@ -215,7 +234,8 @@ class Survey:
 
     async def _ask_jobs(self) -> None:
         sent = asyncio.get_running_loop().time()
-        since = None if self._book.doubtful else self._jobs.since(sent, self._timing.whole)
+        certain = self.owed or self._book.doubtful
+        since = None if certain else self._jobs.since(sent, self._timing.whole)
         try:
             found = await self._call(self._rest.jobs(since))
         except SlurmError as error:
@@ -227,15 +247,16 @@ class Survey:
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
+            listed = self._book.listed(found.jobs, sent)
             self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
-            self.view = replace(self.view, jobs=self._book.listed(found.jobs, sent))
-        self.view = replace(self.view, jobs_taken=sent, jobs_failure=None)
+            self.view = replace(self.view, jobs=listed)
+        self.view = replace(self.view, jobs_taken=sent, jobs_failure=None, owed=frozenset())
 
     async def _ask_reservations(self) -> None:
         sent = asyncio.get_running_loop().time()
         since = self._reservations.since(sent, self._timing.whole)
         try:
-            found = await self._call(self._rest.reservations(since))
+            found = await self._call(self._rest.reservations(since), self._aside)
         except SlurmError as error:
             self._reservations.failed(sent)
             self._part("reservations", error)
@@ -249,10 +270,10 @@ class Survey:
             self.view = replace(self.view, reservations=MappingProxyType(by_name))
         self.view = replace(self.view, reservations_taken=sent)
 
-    async def _ask_pings(self) -> None:
+    async def _ask_pings(self, limit: float) -> None:
         sent = asyncio.get_running_loop().time()
         try:
-            pings = await self._call(self._rest.ping())
+            pings = await self._call(self._rest.ping(), limit)
         except SlurmError as error:
             if not isinstance(error, CircuitOpen):
                 self._pings.asked(sent, sent)
@@ -266,12 +287,15 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         self._uptimes.asked(sent, sent)
         try:
-            diag = await self._call(self._rest.diag())
+            diag = await self._call(self._rest.diag(), self._aside)
         except SlurmError as error:
             self._part("diag", error)
             return
         self._part("diag", None)
-        self.belief.uptime(diag.uptime, sent)
+        if self.belief.uptime(diag.uptime, sent, asyncio.get_running_loop().time()):
+            # What has not changed since a moment of the other one's clock may have changed all the same.
+            for poll in (self._nodes, self._jobs, self._reservations):
+                poll.distrust()
         started = diag.server_started
         self.view = replace(self.view, started=None if started is None else started.timestamp())
         self._show_belief()
@@ -286,15 +310,16 @@ class Survey:
         elif before is not None:
             self._log.info("a part of the view works again", part=what)
 
-    async def _call(self, request: Awaitable[T]) -> T:
+    async def _call(self, request: Awaitable[T], limit: float | None = None) -> T:
         """Wait for an answer; whatever goes wrong is a SlurmError."""
+        limit = self._timing.call if limit is None else limit
         try:
-            async with asyncio.timeout(self._timing.call):
+            async with asyncio.timeout(limit):
                 return await request
         except SlurmError:
             raise
         except TimeoutError:
-            raise RestUnreachable(f"no answer within {self._timing.call:g} s") from None
+            raise RestUnreachable(f"no answer within {limit:g} s") from None
         except Exception as error:
             self._log.exception("a request to Slurm failed in an unexpected way")
             raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error

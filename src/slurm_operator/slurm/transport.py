@@ -31,8 +31,6 @@ _UNACKNOWLEDGED_MS: Final = 10_000
 # Longer than the pause between two polls at rest, shorter than what load balancers allow.
 _KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
-# When a name has several addresses and the first does not answer, the next is tried beside it.
-_NEXT_ADDRESS_SECONDS: Final = 0.25
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -235,6 +233,7 @@ class Transport:
     async def _opened(self) -> _Link:
         """Return a new connection."""
         self._refuse_if_closed()
+        # One address after the other: asyncio's race of addresses leaves a socket open when it is cancelled.
         async with asyncio.timeout(self._connect):
             _, link = await asyncio.get_running_loop().create_connection(
                 lambda: _Link(self._links),
@@ -242,7 +241,6 @@ class Transport:
                 self._port,
                 ssl=self._tls,
                 server_hostname=self._host.rstrip(".") if self._tls else None,
-                happy_eyeballs_delay=_NEXT_ADDRESS_SECONDS,
             )
         try:
             # It may have been closed meanwhile, and did not know of this connection.

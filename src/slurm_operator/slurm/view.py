@@ -61,6 +61,8 @@ class ClusterView:
     jobs: Jobs = NO_JOBS
     jobs_taken: float | None = None
     jobs_failure: SlurmError | None = None
+    owed: frozenset[str] = frozenset()
+    """Nodes that began to look drained by their own state after the last list of jobs was asked for."""
 
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     reservations_taken: float | None = None
@@ -117,7 +119,7 @@ class ClusterView:
             return no(Reason.NODE_ABSENT, f"Slurm does not list {name}")
         return (
             work_in_state(answer.node, self.jobs)
-            or self._jobs_lack(now, newer_than)
+            or self._jobs_lack(name, now, newer_than)
             or work_in_jobs(name, self.jobs)
             or Verdict(drained=True, reason=Reason.DRAINED, message=f"{name} is drained and no job is on it")
         )
@@ -162,8 +164,8 @@ class ClusterView:
             Reason.NODE_MISSING, f"Slurm does not list {name}; {lists} lists agree, which is not enough yet"
         )
 
-    def _jobs_lack(self, now: float, newer_than: float) -> Verdict | None:
-        """Say why the list of jobs cannot be used, if so."""
+    def _jobs_lack(self, name: str, now: float, newer_than: float) -> Verdict | None:
+        """Say why the list of jobs cannot be used for a node, if so."""
         because = f": {self.jobs_failure}" if self.jobs_failure is not None else ""
         if self.jobs_taken is None:
             return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs have never been listed{because}")
@@ -171,6 +173,10 @@ class ClusterView:
             return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
         if self.jobs_taken <= newer_than:
             return no(Reason.DRAIN_PENDING, f"Slurm's jobs have not been listed since then{because}")
+        if name in self.owed:
+            return no(
+                Reason.JOBS_UNKNOWN, f"Slurm's jobs have not been listed since {name} looks drained{because}"
+            )
         return None
 
 

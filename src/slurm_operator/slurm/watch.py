@@ -60,6 +60,7 @@ class SlurmWatch:
         self._receivers: list[Receiver] = []
         self._wake = asyncio.Event()
         self._woken: float | None = None
+        self._booked = False
         self._last_woken = float("-inf")
         self._round_over = asyncio.Event()
         self._aging: asyncio.TimerHandle | None = None
@@ -79,8 +80,9 @@ class SlurmWatch:
 
         return unsubscribe
 
-    def wake(self) -> None:
-        """Poll now: something was written, or somebody needs to know."""
+    def wake(self, *, reservations: bool = False) -> None:
+        """Poll now: nodes, or also reservations, were written, or somebody needs to know."""
+        self._booked |= reservations
         self._woken = self._last_woken = asyncio.get_running_loop().time()
         self._wake.set()
 
@@ -117,14 +119,17 @@ class SlurmWatch:
     async def _round(self) -> None:
         self._wake.clear()
         woken, self._woken = self._woken, None
+        booked, self._booked = self._booked, False
         try:
-            listed = await self._survey.round(woken=woken is not None)
+            listed = await self._survey.round(woken=woken is not None, booked=booked)
         except Exception as error:  # noqa: BLE001 - a defect here must not blind the operator for good
             self._log.exception("a defect in the watch of Slurm; it goes on")
             self._survey.failed(BadReply(f"{type(error).__name__} in the watch of Slurm"))
             listed = False
-        if not listed and self._woken is None:
-            self._woken = woken
+        if not listed:
+            self._booked |= booked
+            if self._woken is None:
+                self._woken = woken
         self._publish(woken)
         self._time_aging()
 
@@ -134,7 +139,7 @@ class SlurmWatch:
         now = loop.time()
         pause = survey.interval(lively=now - self._last_woken < self.timing.lively)
         # Who wakes it may shorten the wait, but not make it ask without a pause.
-        least = min(pause, self.timing.failure_base if survey.failures else self.timing.gap)
+        least = min(pause, survey.gap())
         with suppress(TimeoutError):
             async with asyncio.timeout(pause):
                 await self._wake.wait()

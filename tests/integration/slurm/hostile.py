@@ -21,7 +21,8 @@ attributes. Requests are logged in `log` when they have been read, before they a
 carried out as Slurm does, and also when a fault then spoils their answer, unless the fault is one that
 refuses or ignores the request. Endpoints are called `ping`, `nodes`, `node`, `new/node`, `jobs`,
 `reservations`, `reservation`, `partitions`, `reconfigure`, `diag`. `stop()` ends listening and all
-connections, `start()` listens again on the same port, `cut()` breaks the connections that are open.
+connections, `start()` listens again on the same port, `cut()` breaks the connections that are open,
+`whisper()` sends bytes over them that nobody asked for.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections import UserDict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
@@ -50,11 +50,12 @@ from tests.integration.slurm.hostile_replies import (
     reservation,
     spoiled,
 )
+from tests.integration.slurm.hostile_tables import Table, after, expand
 from tests.integration.slurm.hostile_wire import Seen, read_request, send
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from types import TracebackType
 
 __all__ = ["Fault", "HostileSlurmrestd", "Json", "Seen", "job", "node", "number", "ping", "reservation"]
@@ -70,40 +71,6 @@ _IGNORES_REQUEST = frozenset(
         *(Fault.HANG, Fault.CLOSE),
     }
 )
-
-
-class Table(UserDict[Any, Json]):
-    """What one list shows, and when it last changed; entries are replaced, not altered in place."""
-
-    def __init__(self, what: str, clock: Callable[[], int]) -> None:
-        self.what = what
-        self._clock = clock
-        self._encoded: bytes | None = None
-        self.changed = clock()
-        super().__init__()
-
-    def __setitem__(self, key: Any, item: Json) -> None:
-        super().__setitem__(key, item)
-        self.touch()
-
-    def __delitem__(self, key: Any) -> None:
-        super().__delitem__(key)
-        self.touch()
-
-    def change(self, key: Any, **fields: Any) -> None:
-        """Give an entry other values in some fields."""
-        self[key] = {**self[key], **fields}
-
-    def touch(self) -> None:
-        """Let the list be newer than all that was sent before."""
-        self.changed = self._clock()
-        self._encoded = None
-
-    def encoded(self) -> bytes:
-        """Return the list as JSON, made once per change."""
-        if self._encoded is None:
-            self._encoded = json.dumps([*self.data.values()]).encode()
-        return self._encoded
 
 
 class HostileSlurmrestd:
@@ -163,6 +130,11 @@ class HostileSlurmrestd:
             writer.transport.abort()
             if task is not None:
                 task.cancel()
+
+    def whisper(self, data: bytes) -> None:
+        """Send bytes that nobody asked for over every open connection, at once."""
+        for writer in self._links:
+            writer.write(data)
 
     @property
     def url(self) -> str:
@@ -295,7 +267,10 @@ class HostileSlurmrestd:
         if fault in SPOILS_CONTENT:
             text = spoiled(fault, table.what, [*table.values()])
         moment = "" if fault is Fault.NO_TIME else f', "last_update": {json.dumps(number(table.changed + 1))}'
-        return good(f'{{"{table.what}": {text}{moment}}}' if text else "{}", self.release)
+        # What the real one says about a cluster without jobs, which is not the same as unchanged ones.
+        warning = "Zero jobs to dump" if table is self.jobs and not table else ""
+        content = f'{{"{table.what}": {text}{moment}}}' if text else "{}"
+        return good(content, self.release, warning=warning)
 
     def _written(self, seen: Seen) -> Reply:
         match seen.method, seen.endpoint:
@@ -338,20 +313,3 @@ class HostileSlurmrestd:
             self.nodes.data[name] = entry | plain | {"state": state}
         self.nodes.touch()
         return refusal("422 UNPROCESSABLE CONTENT", 2018) if missing else self._good({})
-
-
-def expand(hostlist: str) -> list[str]:
-    """Return the names in a hostlist."""
-    return [*map(str, NodeSet(hostlist))]
-
-
-def after(state: list[str], wanted: list[str]) -> list[str]:
-    """Return a node's state, its base state first, after an update of it."""
-    for word in wanted:
-        if word in ("UNDRAIN", "RESUME"):
-            state = [old for old in state if old != "DRAIN"]
-        elif word == "DRAIN":
-            state = [*state, *({"DRAIN"} - {*state})]
-        else:
-            state = [word, *state[1:]]
-    return state

@@ -1,8 +1,14 @@
-"""A view over a slurmrestd that lies, breaks off, hangs and babbles: never wrong, and soon well again."""
+"""A view over a slurmrestd that lies, breaks off, hangs and babbles: never wrong, and soon well again.
+
+Each case has a server and a watch of its own. They mostly wait, so several of them run at the same time.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from contextlib import asynccontextmanager
+from itertools import product
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -13,8 +19,11 @@ from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job
 from tests.integration.slurm.watching import Watching, watching
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 
+T = TypeVar("T")
+
+AT_ONCE = 8
 HASTY = WatchTiming(
     busy=0.02,
     rest=0.03,
@@ -42,18 +51,16 @@ NAMES = ("drained", "running", "suspended", *WORKERS, "finished")
 FREE = {"drained", "finished"}
 
 
-@pytest.fixture
-def cluster(hostile: HostileSlurmrestd) -> HostileSlurmrestd:
-    """Fill the server with a cluster in which two of the nodes are drained."""
-    hostile.add_nodes("drained", "IDLE", "DRAIN", "DYNAMIC_NORM")
-    hostile.add_nodes("running", "MIXED", "DRAIN", "DYNAMIC_NORM", alloc_cpus=2)
-    hostile.add_nodes("suspended", "MIXED", "DRAIN", "DYNAMIC_NORM")
-    hostile.add_nodes(f"w[00-{len(WORKERS) - 1:02}]")
-    hostile.add_nodes("finished", "DOWN", "DRAIN", "DYNAMIC_NORM")
-    hostile.jobs[1] = job(1, "running")
-    hostile.jobs[2] = job(2, "suspended", "SUSPENDED")
-    hostile.jobs[3] = job(3, "finished", "COMPLETED")
-    return hostile
+def fill(server: HostileSlurmrestd) -> None:
+    """Fill a server with a cluster in which two of the nodes are drained."""
+    server.add_nodes("drained", "IDLE", "DRAIN", "DYNAMIC_NORM")
+    server.add_nodes("running", "MIXED", "DRAIN", "DYNAMIC_NORM", alloc_cpus=2)
+    server.add_nodes("suspended", "MIXED", "DRAIN", "DYNAMIC_NORM")
+    server.add_nodes(f"w[00-{len(WORKERS) - 1:02}]")
+    server.add_nodes("finished", "DOWN", "DRAIN", "DYNAMIC_NORM")
+    server.jobs[1] = job(1, "running")
+    server.jobs[2] = job(2, "suspended", "SUSPENDED")
+    server.jobs[3] = job(3, "finished", "COMPLETED")
 
 
 def never_wrong(running: Watching) -> bool:
@@ -69,74 +76,109 @@ def well(running: Watching) -> bool:
     return known and {name for name in NAMES if running.verdict(name).drained} == FREE
 
 
-def watch(server: HostileSlurmrestd, trust: Trust = TRUST) -> AbstractAsyncContextManager[Watching]:
-    return watching(
-        server.url, lambda: "a-token", timing=HASTY, trust=trust, request=0.3, settled=trust is TRUST
-    )
+@asynccontextmanager
+async def watched(
+    trust: Trust = TRUST, fault: Fault | None = None
+) -> AsyncIterator[tuple[HostileSlurmrestd, Watching]]:
+    """Run a server, with a fault from the start if one is given, and a watch of it."""
+    async with HostileSlurmrestd() as server:
+        fill(server)
+        server.fault = fault
+        settled = trust is TRUST
+        async with watching(
+            server.url, lambda: "a-token", timing=HASTY, trust=trust, request=0.3, settled=settled
+        ) as running:
+            yield server, running
 
 
-@pytest.mark.parametrize("fault", Fault)
-async def test_a_fault_in_every_answer(cluster: HostileSlurmrestd, fault: Fault) -> None:
+async def each(cases: Iterable[T], attempt: Callable[[T], Awaitable[None]]) -> None:
+    """Try all cases, several at a time; a failure names its case."""
+    places = asyncio.Semaphore(AT_ONCE)
+
+    async def one(case: T) -> None:
+        async with places:
+            try:
+                await attempt(case)
+            except (AssertionError, TimeoutError) as error:
+                error.add_note(f"in the case of {case!r}")
+                raise
+
+    async with asyncio.TaskGroup() as group:
+        for case in cases:
+            group.create_task(one(case))
+
+
+async def test_a_fault_in_every_answer() -> None:
     """While every answer is spoiled nothing wrong is said; afterwards all is known, without a restart."""
-    async with watch(cluster) as running:
-        # The real Slurm says MIXED; what is known of the jobs must be enough.
-        cluster.nodes.change("suspended", state=["IDLE", "DRAIN", "DYNAMIC_NORM"])
-        await running.until(lambda: well(running))
-        cluster.fault = fault
-        await running.always(lambda: never_wrong(running), rounds=4)
-        cluster.fault = None
-        await running.until(lambda: well(running) and running.view.failure is None)
-        await running.until(lambda: isinstance(running.answer("never"), Absent))
-        assert never_wrong(running)
+
+    async def attempt(fault: Fault) -> None:
+        async with watched() as (server, running):
+            # The real Slurm says MIXED; what is known of the jobs must be enough.
+            server.nodes.change("suspended", state=["IDLE", "DRAIN", "DYNAMIC_NORM"])
+            await running.until(lambda: well(running))
+            server.fault = fault
+            await running.always(lambda: never_wrong(running), rounds=4)
+            server.fault = None
+            await running.until(lambda: well(running) and running.view.failure is None)
+            await running.until(lambda: isinstance(running.answer("never"), Absent))
+            assert never_wrong(running)
+
+    await each(Fault, attempt)
 
 
-@pytest.mark.parametrize("fault", Fault)
-async def test_a_fault_from_the_start(cluster: HostileSlurmrestd, fault: Fault) -> None:
+async def test_a_fault_from_the_start() -> None:
     """A watch that begins during a fault says nothing wrong either, and gets well when the fault ends."""
-    cluster.fault = fault
-    async with watch(cluster, PATIENT) as running:
-        await running.always(lambda: never_wrong(running), rounds=3)
-        cluster.fault = None
-        await running.until(lambda: well(running) and running.view.failure is None)
-        assert isinstance(running.answer("never"), Unknown)
+
+    async def attempt(fault: Fault) -> None:
+        async with watched(PATIENT, fault) as (server, running):
+            await running.always(lambda: never_wrong(running), rounds=3)
+            server.fault = None
+            await running.until(lambda: well(running) and running.view.failure is None)
+            assert isinstance(running.answer("never"), Unknown)
+
+    await each(Fault, attempt)
 
 
-@pytest.mark.parametrize("endpoint", ["jobs", "diag", "ping", "reservations"])
-@pytest.mark.parametrize("fault", [Fault.EMPTY, Fault.HALF, Fault.UNKNOWN_WORDS, Fault.TRUNCATED, Fault.HANG])
-async def test_a_fault_in_one_kind_of_answer(cluster: HostileSlurmrestd, fault: Fault, endpoint: str) -> None:
+async def test_a_fault_in_one_kind_of_answer() -> None:
     """When only one kind of answer is spoiled, nothing wrong is said either, and the nodes stay known."""
-    async with watch(cluster) as running:
-        await running.until(lambda: well(running))
-        cluster.fail(fault, on=endpoint)
-        # A node whose job has just ended by its own state; only the jobs can tell.
-        cluster.nodes.change("running", state=["IDLE", "DRAIN", "DYNAMIC_NORM"], alloc_cpus=0)
-        await running.always(lambda: never_wrong(running), rounds=5)
-        assert isinstance(running.answer(WORKERS[0]), Known) or fault is Fault.HANG
-        cluster.jobs.change(1, job_state=["COMPLETED"])
-        cluster.fault = None
-        await running.until(lambda: running.verdict("running").drained)
+
+    async def attempt(case: tuple[Fault, str]) -> None:
+        fault, endpoint = case
+        async with watched() as (server, running):
+            await running.until(lambda: well(running))
+            server.fail(fault, on=endpoint)
+            # A node whose job has just ended by its own state; only the jobs can tell.
+            server.nodes.change("running", state=["IDLE", "DRAIN", "DYNAMIC_NORM"], alloc_cpus=0)
+            await running.always(lambda: never_wrong(running), rounds=5)
+            await running.until(lambda: isinstance(running.answer(WORKERS[0]), Known))
+            server.jobs.change(1, job_state=["COMPLETED"])
+            server.fault = None
+            await running.until(lambda: running.verdict("running").drained)
+
+    faults = (Fault.EMPTY, Fault.HALF, Fault.UNKNOWN_WORDS, Fault.TRUNCATED, Fault.HANG)
+    await each(product(faults, ("jobs", "diag", "ping", "reservations")), attempt)
 
 
 @pytest.mark.parametrize("fault", [Fault.EMPTY, Fault.HALF])
-async def test_a_short_list_is_suspicious(cluster: HostileSlurmrestd, fault: Fault) -> None:
+async def test_a_short_list_is_suspicious(fault: Fault) -> None:
     """An empty list, or half of one, makes all nodes unknown, those it still shows included."""
-    async with watch(cluster) as running:
-        cluster.fail(fault, on="nodes")
+    async with watched() as (server, running):
+        server.fail(fault, on="nodes")
         await running.until(lambda: running.view.suspicion is not None)
         answers = {running.answer(name) for name in NAMES}
         assert len(answers) == 1
         assert {type(answer) for answer in answers} == {Unknown}
         assert running.view.suspicion is not None
         assert "missing" in running.view.suspicion
-        cluster.fault = None
+        server.fault = None
         await running.until(lambda: well(running))
 
 
-async def test_a_server_that_goes_away_and_comes_back(cluster: HostileSlurmrestd) -> None:
+async def test_a_server_that_goes_away_and_comes_back() -> None:
     """A server that refuses connections for a while costs nothing but that while."""
-    async with watch(cluster) as running:
+    async with watched() as (server, running):
         for _ in range(3):
-            await cluster.stop()
+            await server.stop()
             await running.until(lambda: isinstance(running.answer("drained"), Unknown))
-            await cluster.start()
+            await server.start()
             await running.until(lambda: well(running))

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox.slurm import SlurmBox
+    from slurm_operator.slurm.view import ViewUpdate
 
 NODE = "n0"
 OURS = "slurm-operator: scale-in"
@@ -84,8 +85,13 @@ async def test_a_drain_with_a_job_on_it(box: SlurmBox, watched: Watching) -> Non
     assert isinstance(answer, Known)
     assert answer.node.reason == OURS
     assert watched.view.latest_end(NODE) is None
-    told = next(update for update in watched.updates if update.view.drained(NODE, now(), drained_at).drained)
-    assert NODE in {change.name for change in told.changes}
+
+    def told() -> list[ViewUpdate]:
+        return [update for update in watched.updates if update.view.drained(NODE, now(), drained_at).drained]
+
+    # The view has it a moment before it is told: when all that was due in that round has been asked for.
+    await watched.until(lambda: bool(told()))
+    assert NODE in {change.name for change in told()[0].changes}
 
 
 async def test_an_idle_node_is_drained_with_the_first_list_after_the_write(watched: Watching) -> None:

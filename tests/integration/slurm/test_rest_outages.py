@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -23,6 +24,24 @@ if TYPE_CHECKING:
 def client_of(box: SlurmBox) -> RestClient:
     # The breaker is tested elsewhere; here every request is to be sent.
     return RestClient(box.url, box.token, breaker=Breaker(BreakerTiming(threshold=10**6)))
+
+
+async def jobs_at_rest(client: RestClient) -> bool:
+    """Tell whether no job has changed since a moment ago."""
+    listed = await client.jobs()
+    assert listed is not None
+    return await client.jobs(listed.last_update) is None
+
+
+async def without_jobs(box: SlurmBox) -> None:
+    async with client_of(box) as client:
+        await client.ping(require=True)
+        listed, changed = await client.jobs(), await client.jobs(1)
+        assert listed is not None
+        assert changed is not None
+        assert (listed.jobs, changed.jobs) == ((), ())
+        assert listed.last_update > 1
+        await until(partial(jobs_at_rest, client), bool)
 
 
 async def without_slurmctld(box: SlurmBox) -> None:
@@ -80,6 +99,12 @@ async def with_another_key(box: SlurmBox) -> None:
             await former.nodes()
         with pytest.raises(TokenRefused):
             await former.ping(require=True)
+
+
+async def test_a_cluster_without_jobs_is_no_unchanged_one(slurm_box_factory: SlurmBoxFactory) -> None:
+    """Where no job has ever been, the list is empty and has a time; unchanged is said in another way."""
+    for release in ("26.05", "24.11"):
+        await without_jobs(slurm_box_factory(nodes=0, release=release))
 
 
 async def test_outages_are_told_apart_and_pass(slurm_box_factory: SlurmBoxFactory) -> None:

@@ -10,8 +10,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+# Rarely, a wait for 24.11 takes a whole minute; why is not known. It must not end just before that is over.
+LONG = 150.0
 
-async def until(ask: Callable[[], Awaitable[T]], good: Callable[[T], bool], within: float = 60.0) -> T:
+
+async def until(ask: Callable[[], Awaitable[T]], good: Callable[[T], bool], within: float = LONG) -> T:
     """Ask until the answer is the one that is waited for."""
     async with asyncio.timeout(within):
         while not good(answer := await ask()):  # noqa: ASYNC110 - the server cannot call back

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 DEADLINE = 45.0
 QUICK = WatchTiming(
-    busy=0.2,
-    rest=0.4,
-    doubt=0.2,
+    busy=0.1,
+    rest=0.2,
+    doubt=0.1,
     lively=1.0,
     gap=0.02,
-    jobs=1.0,
+    jobs=0.3,
     reservations=1.0,
     ping=0.5,
     uptime=1.0,
-    whole=2.0,
+    whole=1.2,
     failure_base=0.1,
     failure_cap=0.4,
     stale_after=1.5,
@@ -38,7 +38,7 @@ QUICK = WatchTiming(
     cost=0.0,
 )
 # What takes minutes takes seconds here.
-EAGER = Trust(lists=3, seconds=0.6, wide_lists=6, wide_seconds=2.0, grace=2.0)
+EAGER = Trust(lists=3, seconds=0.3, wide_lists=6, wide_seconds=1.0, grace=1.5)
 
 
 @dataclass

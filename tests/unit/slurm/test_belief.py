@@ -241,6 +241,31 @@ def test_a_doubt_is_not_settled_by_a_slurmctld_that_just_started() -> None:
     assert [sent for sent, answer in history.items() if "-n9" in answer] == [65, 70, 75]
 
 
+def test_a_standby_that_takes_over_counts_as_just_started() -> None:
+    """A slurmctld that has been up for longer than the one before is another one, and proves nothing yet."""
+    belief = settled()
+    belief.begun = -2 * A_DAY
+    history = {}
+    for sent in range(25, 80, 5):
+        belief.hear(NINE, float(sent))
+        history[sent] = belief.answers
+    assert (belief.just_started(54.0), belief.just_started(55.0)) == (True, False)
+    assert [sent for sent, answer in history.items() if "-n9" in answer] == [65, 70, 75]
+
+
+def test_an_uptime_that_took_long_to_answer() -> None:
+    """slurmctld may have counted when it answered: it is no older than that, and no other one for it."""
+    belief = Told()
+    belief.listed([node("a")], 100.0)
+    assert belief.uptime(5.0, 100.0, 125.0)
+    assert belief.started == 120.0
+    assert not belief.uptime(15.0, 130.0, 130.5)
+    assert belief.started == 115.5
+    assert not belief.uptime(40.0, 135.0, 160.0)
+    assert belief.started == 115.5
+    assert belief.just_started(145.0)
+
+
 def test_a_slurmctld_without_an_uptime_has_just_started() -> None:
     """In its first second slurmctld says nothing about its start; that counts as a start."""
     belief = settled()

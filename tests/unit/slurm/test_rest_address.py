@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.slurm.address import check_hostlist, check_name
+from slurm_operator.slurm.address import (
+    check_hostlist,
+    check_name,
+    check_node_conf,
+    check_reservation_name,
+)
 from slurm_operator.slurm.rest import parse_url
 
 
@@ -15,6 +20,8 @@ from slurm_operator.slurm.rest import parse_url
         ("http://10.0.0.1:80", "http://10.0.0.1:80"),
         ("http://[fd00::1]:6820/", "http://[fd00::1]:6820"),
         ("http://slurm_restapi:6820", "http://slurm_restapi:6820"),
+        ("http://slurm.example.:6820", "http://slurm.example.:6820"),
+        (f"http://{'a' * 63}.b:6820", f"http://{'a' * 63}.b:6820"),
     ],
 )
 def test_a_good_url_is_brought_into_its_plain_form(text: str, url: str) -> None:
@@ -44,6 +51,12 @@ def test_a_good_url_is_brought_into_its_plain_form(text: str, url: str) -> None:
         ("http://[fd00::1:6820", "host and port"),
         ("http://slürm:6820", "no valid host"),
         ("http://a,b:6820", "no valid host"),
+        ("http://a..b:6820", "no valid host"),
+        ("http://.a:6820", "no valid host"),
+        (f"http://{'a' * 64}:6820", "no valid host"),
+        (f"http://{'a.' * 127}b:6820", "no valid host"),
+        ("http://[fe80::1%25eth0]:6820", "no valid host"),
+        ("http://[::1::2]:6820", "no valid host"),
     ],
 )
 def test_a_bad_url_is_refused_with_the_reason(text: str, problem: str) -> None:
@@ -89,3 +102,66 @@ def test_hostlists_that_would_do_harm(text: str) -> None:
     """What crashes slurmrestd 24.11, means all nodes, or names none is never sent."""
     with pytest.raises(ValueError, match=r"hostlist|not the name of a node"):
         check_hostlist(text)
+
+
+@pytest.mark.parametrize("name", ["upkeep", "a/b ?", "root_1", "...", "Wartung für alle"])
+def test_names_of_reservations(name: str) -> None:
+    """A reservation may be named as people like."""
+    assert check_reservation_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "a\nb", "a\x00"])
+def test_what_is_not_the_name_of_a_reservation(name: str) -> None:
+    """Nothing passes for the name of a reservation that would become another path."""
+    with pytest.raises(ValueError, match="not the name of a reservation"):
+        check_reservation_name(name)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NodeName=n1",
+        "NodeName=n[1-9],gpu-1 CPUs=2 RealMemory=100 State=CLOUD",
+        "nodename=n1 state=cloud",
+        "NodeName=n1 Feature=a,b Gres=gpu:a100:4(S:0-1) Topology=default:s1 State=FUTURE Weight=3",
+        "NodeName=n1  NodeAddr=10.0.0.1 NodeHostname=h1 Port=6818 State=CLOUD",
+    ],
+)
+def test_lines_for_new_nodes(line: str) -> None:
+    """What describes new nodes in a way that slurmctld understands passes as it is."""
+    assert check_node_conf(line) == line
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("", "comes first"),
+        ("CPUs=1 NodeName=n1", "comes first"),
+        ("PartitionName=x Nodes=ALL", "comes first"),
+        ("NodeName=", "hostlist is empty"),
+        ("NodeName=n[1- State=CLOUD", "hostlist"),
+        ("NodeName=n[3-1] State=CLOUD", "runs backwards"),
+        ("NodeName=n[1-70000] State=CLOUD", "more than"),
+        ("NodeName=ALL State=CLOUD", "name of a node"),
+        ("NodeName=n1\nNodeName=n2", "name of a node"),
+        ("NodeName=n1 State=CLOUD\nNodeName=n2", "without spaces"),
+        ("NodeName=n1 NodeName=n[1-", "not a setting"),
+        ("NodeName=n1 NodeAddr=h[1-", "one address"),
+        ("NodeName=n1 NodeAddr=a,b", "one address"),
+        ("NodeName=n1 NodeHostname=h[1-2]", "one address"),
+        ("NodeName=n1 BcastAddr=z", "not a setting"),
+        ("NodeName=n1 TRESWeights=cpu=x", "not a setting"),
+        ("NodeName=n1 Port=99999", "port from 1 to 65535"),
+        ("NodeName=n1 Port=0", "port from 1 to 65535"),
+        ("NodeName=n[1-2] Port=1-9", "port from 1 to 65535"),
+        ("NodeName=n1 CPUs=two", "needs a number"),
+        ("NodeName=n1 CPUs=1 cpus=2", "comes twice"),
+        ("NodeName=n1 Feature=a[1-", "without spaces"),
+        ("NodeName=n1 State=", "without spaces"),
+        ("NodeName=n1 junk", "not a setting"),
+    ],
+)
+def test_lines_that_slurmctld_may_not_survive(line: str, problem: str) -> None:
+    """What was seen to end slurmctld 26.05, and all that is not surely harmless, is refused."""
+    with pytest.raises(ValueError, match=problem):
+        check_node_conf(line)

@@ -46,7 +46,7 @@ def test_an_answer_is_the_same_however_it_arrives(
     """The network may cut the bytes of an answer anywhere."""
     data, status, body, reusable = case
     answer = fed(data, cuts)
-    assert (answer.complete, answer.status, answer.body) == (True, status, body)
+    assert (answer.complete, answer.status, bytes(answer.body)) == (True, status, body)
     assert answer.reusable == reusable
 
 
@@ -70,6 +70,14 @@ def test_an_answer_that_breaks_off_is_never_complete(data: bytes) -> None:
         assert not answer.reusable
 
 
+@pytest.mark.parametrize("status", [b"201 CREATED", b"302 FOUND", b"404 NOT FOUND", b"500 X", b"511 X"])
+def test_what_may_have_something_behind_it_ends_the_connection(status: bytes) -> None:
+    """Behind a refusal more may come, so its connection is not used again, though it says nothing."""
+    answer = fed(b"HTTP/1.1 " + status + b"\r\nContent-Length: 2\r\n\r\n{}")
+    assert answer.complete
+    assert not answer.reusable
+
+
 def test_without_a_length_an_answer_ends_with_the_connection() -> None:
     """An answer of unknown length is complete when the other side closes, and not before."""
     answer = fed(UNTIL_CLOSED)
@@ -84,7 +92,7 @@ def test_bytes_behind_an_answer_spoil_only_the_connection(data: bytes) -> None:
     """What slurmrestd sends behind an answer is not part of it, and the connection is not used again."""
     answer = fed(data + b"Connection: Close\r\n")
     assert answer.complete
-    assert answer.body in (b"hello world", b"")
+    assert bytes(answer.body) in (b"hello world", b"")
     assert not answer.reusable
 
 
