@@ -23,7 +23,15 @@ import structlog
 import slurm_operator
 from slurm_operator import api
 from slurm_operator.api import wellknown
-from slurm_operator.controllers import cluster, slurmclient, token
+from slurm_operator.controllers import (
+    accounting,
+    cluster,
+    controller,
+    loginset,
+    restapi,
+    slurmclient,
+    token,
+)
 from slurm_operator.controllers.wiring import Wiring
 from slurm_operator.kube import collector, log
 from slurm_operator.kube.apply import Applier
@@ -56,7 +64,15 @@ if TYPE_CHECKING:
 _log = structlog.get_logger(__name__)
 
 # Every controller of the operator, in the order in which they start.
-CONTROLLERS: tuple[Build, ...] = (cluster.build, slurmclient.build, token.build)
+CONTROLLERS: tuple[Build, ...] = (
+    cluster.build,
+    slurmclient.build,
+    token.build,
+    accounting.build,
+    controller.build,
+    restapi.build,
+    loginset.build,
+)
 
 # Long enough for a server that is just restarting, short enough for a person who waits.
 _GREETING_SECONDS = 10.0

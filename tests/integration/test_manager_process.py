@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
     from kubebox import Box
 
-# The Secrets with tokens that the operator made are watched by their label.
-WATCHED = ("--verb=get,list,watch", "--resource=secrets")
+# Objects that the operator made are watched by their labels.
+CHILDREN = ("secrets", "configmaps", "services", "pods", "statefulsets.apps", "deployments.apps")
+WATCHED = ("--verb=get,list,watch", *(f"--resource={child}" for child in CHILDREN))
 PLURALS = ("accountings", "clusters", "controllers", "loginsets", "nodesets", "restapis", "tokens")
 
 
@@ -116,7 +117,8 @@ async def test_forbidden_kinds_keep_it_unready(kube_box: Box, kube_namespace: st
 
         async def forbidden() -> bool:
             text = (await process.get("health", "/readyz"))[1]
-            return all(f'cannot list resource "{plural}"' in text for plural in (*PLURALS, "secrets"))
+            watched = (*PLURALS, *(child.removesuffix(".apps") for child in CHILDREN))
+            return all(f'cannot list resource "{plural}"' in text for plural in watched)
 
         await eventually(forbidden, "all kinds are forbidden")
         assert token not in process.text()

@@ -93,6 +93,10 @@ TAINT_WORKER: Final = f"{NODESET_PREFIX}worker"
 TAINT_WORKER_EFFECT: Final = "NoExecute"
 
 CONDITION_READY: Final = "Ready"
+CONDITION_PROGRESSING: Final = "Progressing"
+CONDITION_DEGRADED: Final = "Degraded"
+# On what runs a daemon: what the last change of its configuration led to.
+CONDITION_CONFIGURED: Final = "Configured"
 # On a Controller: whether the operator reaches slurmctld through slurmrestd.
 CONDITION_SLURM_API_READY: Final = "SlurmApiReady"
 CONDITION_RESERVATION_CREATED: Final = "ReservationCreated"

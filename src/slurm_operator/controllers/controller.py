@@ -7,6 +7,7 @@ slurmctld is in charge. Nothing here polls Slurm.
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
@@ -19,11 +20,12 @@ from slurm_operator.controllers.workload.claims import Claims, claim_trouble
 from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
 from slurm_operator.controllers.workload.models import ServiceMonitor, StatefulSet
 from slurm_operator.controllers.workload.monitors import PERIOD_SECONDS, Monitors
+from slurm_operator.controllers.workload.stuck import stuck_pods
 from slurm_operator.controllers.workload.verdict import Cause, Trouble
-from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.errors import Conflict, KubeError, NotFound
 from slurm_operator.kube.failures import describe
 from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Service
+from slurm_operator.kube.models import ConfigMap, Pod, Service
 from slurm_operator.kube.references import enqueue_owners
 from slurm_operator.kube.sources import Channel, any_of, ignore_status
 from slurm_operator.objects import slurmctld
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.wiring import Wiring
     from slurm_operator.controllers.workload.models import Claim
     from slurm_operator.kube import controller as runtime
+    from slurm_operator.kube.meta import Object
     from slurm_operator.kube.store import Change
     from slurm_operator.objects.desired import Desired
     from slurm_operator.slurm.clients import ConnectionKey
@@ -192,13 +195,25 @@ class ControllerController(WorkloadController[Controller]):
                 if trouble is not None:
                     found.append(trouble)
                     done.look_again = LOOK_AGAIN_SECONDS
-        if not live.spec.external:
+        if (slot := self.workload(live)) is not None:
             try:
                 await self._active.follow(live)
+                await self._unblock(live, done.after.get(slot))
             except KubeError as error:
                 done.errors.append(error)
-                found.append(Trouble(Cause.FAILED, f"a pod could not be labelled: {describe(error)}"))
+                found.append(Trouble(Cause.FAILED, f"a pod could not be changed: {describe(error)}"))
         return found
+
+    async def _unblock(self, live: Controller, workload: Object | None) -> None:
+        """Delete pods that keep their own replacement from being made."""
+        if not isinstance(workload, StatefulSet):
+            return
+        for pod in stuck_pods(workload, self._pods.store.list(live.metadata.namespace)):
+            namespace, name = pod.key
+            with contextlib.suppress(NotFound, Conflict):
+                await self._client.delete(Pod, name, namespace, uid=pod.metadata.uid)
+                note = f"Deleted Pod {name!r}, in which nothing runs, for the newer version"
+                self._events.event(live, "Normal", "DeleteSucceeded", "Delete", note, pod)
 
 
 def node_set_controllers(change: Change[NodeSet]) -> Iterable[Key]:

@@ -34,15 +34,12 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.wiring import Wiring
     from slurm_operator.kube import controller as runtime
     from slurm_operator.kube.store import Change
-    from slurm_operator.objects.desired import Manifest
 
 _KEY_FILES: Final = tuple(
     f"ssh_host_{kind}_key{end}" for kind in wellknown.SSH_HOST_KEY_TYPES for end in ("", ".pub")
 )
 # Where the kubelet tells each pod, this operator's too, the domain of the cluster.
 _RESOLVER: Final = Path("/etc/resolv.conf")
-_ROLLING: Final = "RollingUpdate"
-_ROLLING_DEFAULTS: Final = {"maxSurge": "25%", "maxUnavailable": "25%"}
 _CONTROLLER_REF: Final = "spec.controllerRef"
 
 
@@ -72,19 +69,6 @@ def keys_trouble(loginset: LoginSet, secret: Secret) -> Trouble | None:
         advice = "add them, or delete the Secret to have new host keys made"
         return Trouble(Cause.INVALID, f"{name} lacks {', '.join(lacking)}: {advice}")
     return None
-
-
-def spell_out_strategy(manifest: Manifest) -> Manifest:
-    """Return a Deployment with all of its strategy, also what Kubernetes would fill in.
-
-    What Kubernetes fills in is nobody's, so no later apply can take it away again; and `Recreate` is refused
-    while the numbers of a rolling update are still there.
-    """
-    strategy = manifest["spec"].get("strategy", {})
-    if strategy.get("type", _ROLLING) == _ROLLING:
-        numbers = _ROLLING_DEFAULTS | strategy.get("rollingUpdate", {})
-        strategy = {"type": _ROLLING, "rollingUpdate": numbers}
-    return manifest | {"spec": manifest["spec"] | {"strategy": strategy}}
 
 
 class LoginSetController(WorkloadController[LoginSet]):
@@ -141,11 +125,7 @@ class LoginSetController(WorkloadController[LoginSet]):
             kept = tuple(one for one in desired.objects if one["kind"] != Deployment.RESOURCE.kind)
             return Plan(replace(desired, objects=kept), found, (trouble,))
         await self._keep_labels(live, secret)
-        objects = tuple(
-            spell_out_strategy(one) if one["kind"] == Deployment.RESOURCE.kind else one
-            for one in desired.objects
-        )
-        return Plan(replace(desired, objects=objects), found)
+        return Plan(desired, found)
 
     # ---------------------------------------------------------------------------------------------- host keys
     async def _host_keys(self, live: LoginSet) -> Secret:

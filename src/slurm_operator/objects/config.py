@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import ScalingMode
-from slurm_operator.objects.desired import Unbuildable, invalid
+from slurm_operator.objects.desired import Unbuildable, invalid, missing
 from slurm_operator.slurm import conf
 from slurm_operator.slurm.confline import ConfError, settings
 
@@ -88,14 +88,26 @@ class Cluster:
     node_sets: Sequence[NodeSet] = ()
     accounting: Accounting | None = None
 
+    def missing_accounting(self, where: str = "spec.accountingRef") -> tuple[Problem, ...]:
+        """Return what to say of an Accounting that the Controller names and that does not exist.
+
+        A slurm.conf without it would be applied: slurmctld would restart, and record no job from then on.
+        """
+        ref = self.controller.spec.accounting_ref
+        if ref is None or self.accounting is not None:
+            return ()
+        return missing(where, f"Accounting {ref.name!r} does not exist; create it, or remove this").problems
+
 
 def controller_files(cluster: Cluster, found: Found) -> dict[str, str]:
     """Return the files of a Controller's ConfigMap, by name."""
     controller = cluster.controller
+    problems = [*cluster.missing_accounting()]
     if controller.spec.external:
+        if problems:
+            raise Unbuildable(*problems)
         with _fields(_EXTERNAL_FIELDS):
             return {wellknown.FILE_SLURM_CONF: conf.external_slurm_conf(_external(cluster))}
-    problems: list[Problem] = []
     contents: dict[str, dict[str, bytes]] = {}
     for where, name in controller_config_maps(controller):
         try:
@@ -126,6 +138,8 @@ def client_conf(cluster: Cluster) -> str:
 
     Nodes, partitions and scripts are not in it: a change of these is no reason to restart slurmrestd.
     """
+    if problems := cluster.missing_accounting("spec.accountingRef of the Controller"):
+        raise Unbuildable(*problems)
     if cluster.controller.spec.external:
         with _fields(_EXTERNAL_FIELDS):
             return conf.external_slurm_conf(_external(cluster))

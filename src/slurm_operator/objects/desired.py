@@ -57,9 +57,9 @@ def existing(item: T | None, where: str, kind: str, name: str) -> T:
     return item
 
 
-def gather(builders: Mapping[str, Callable[[], str]]) -> dict[str, str]:
+def gather(builders: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     """Return the value of each builder; if any cannot, raise the problems of all of them."""
-    values: dict[str, str] = {}
+    values: dict[str, T] = {}
     problems: dict[Problem, None] = {}
     for name, builder in builders.items():
         try:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from slurm_operator.objects.references import Found
 
 _APP = labels.LOGIN
+_ROLLING = "RollingUpdate"
+_ROLLING_DEFAULTS = {"maxSurge": "25%", "maxUnavailable": "25%"}
 _KEY_FIELD = "spec.slurmKeyRef of the Controller"
 # The order of the reference, which is the order of mounts in running pods.
 _KEY_FILES = tuple(
@@ -135,6 +137,18 @@ def service(loginset: LoginSet) -> Manifest:
     )
 
 
+def spell_out_strategy(wish: dict[str, Any] | None) -> dict[str, Any]:
+    """Return all of an update strategy, also what Kubernetes would fill in.
+
+    What Kubernetes fills in is nobody's, so no later apply can take it away again; and `Recreate` is refused
+    while the numbers of a rolling update are still there.
+    """
+    strategy = wish or {}
+    if strategy.get("type", _ROLLING) != _ROLLING:
+        return strategy
+    return {"type": _ROLLING, "rollingUpdate": _ROLLING_DEFAULTS | strategy.get("rollingUpdate", {})}
+
+
 def deployment(
     loginset: LoginSet,
     controller: Controller,
@@ -145,7 +159,6 @@ def deployment(
 ) -> Manifest:
     """Return the Deployment of the login pods."""
     spec = loginset.spec
-    strategy = msgspec.to_builtins(spec.strategy)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -154,7 +167,7 @@ def deployment(
             "replicas": spec.replicas,
             "revisionHistoryLimit": 0,
             "selector": {"matchLabels": labels.selector_labels(_APP, loginset.metadata.name)},
-            **({"strategy": strategy} if strategy else {}),
+            "strategy": spell_out_strategy(msgspec.to_builtins(spec.strategy)),
             "template": {
                 "metadata": pods.template_metadata(
                     loginset,

@@ -4,8 +4,8 @@ A StatefulSet with one pod, or several of which one is active and the others sta
 headless one that gives every pod a name, and the one that clients use, which leads to the active pod only.
 The ConfigMap with slurm.conf, and a ServiceMonitor where the Prometheus operator is installed.
 
-The Service finds the active pod by a label. With one slurmctld the label is in the pod template, so that the
-Service works while no operator runs; with standbys the operator moves it from pod to pod.
+The Service finds the active pod by a label. It is in the pod template, so that a pod that is made while no
+operator runs is found; with standbys the operator takes it off all but the one in charge.
 
 slurmctld must be restarted, or told, when a file it reads changes. The annotations of its pods carry hashes:
 of the keys always, of all configuration files unless a sidecar tells slurmctld (`inplaceReconfigure`). They
@@ -25,8 +25,6 @@ from slurm_operator.objects.desired import (
     Desired,
     Manifest,
     Named,
-    Problem,
-    Reason,
     gather,
     invalid,
 )
@@ -58,8 +56,6 @@ def desired(cluster: Cluster, found: Found, *, service_monitors: bool) -> Desire
     """Return the children of a Controller; `service_monitors` says whether the cluster knows that kind."""
     controller = cluster.controller
     assembly = Assembly()
-    if cluster.accounting is None and controller.spec.accounting_ref is not None:
-        assembly.note([_no_accounting(controller.spec.accounting_ref.name)])
     if controller.spec.external:
         assembly.unwanted += [
             Named("apps/v1", "StatefulSet", controller.workload_name),
@@ -79,14 +75,6 @@ def desired(cluster: Cluster, found: Found, *, service_monitors: bool) -> Desire
         else:
             assembly.unwanted.append(monitor.named(controller))
     return assembly.done()
-
-
-def _no_accounting(name: str) -> Problem:
-    return Problem(
-        Reason.MISSING_REFERENCE,
-        "spec.accountingRef",
-        f"Accounting {name!r} does not exist; create it. Until then no job is recorded",
-    )
 
 
 # -------------------------------------------------------------------------------------------------- Services
@@ -139,17 +127,24 @@ def config_map(cluster: Cluster, found: Found) -> Manifest:
 def config_hash(cluster: Cluster, found: Found) -> str:
     """Return the hash of every file that slurmctld reads besides its keys."""
     controller = cluster.controller
-    files = config.controller_files(cluster, found)
-    rendered = data_checksum({name: text.encode() for name, text in files.items()})
+    jwks = controller.spec.jwks_key_ref
+    builders = {"": lambda: _rendered_hash(cluster, found).encode()}
+    if jwks is not None:
+        builders[wellknown.FILE_JWKS] = lambda: found.config_map_key(jwks, _JWKS_FIELD)
+    parts = gather(builders)
+    rendered = parts.pop("")
     referred = [
         (f"{name}/{key}", content)
         for where, name in sorted(config.controller_config_maps(controller), key=lambda item: item[1])
         for key, content in sorted(found.config_map(name, where).items())
     ]
-    jwks = controller.spec.jwks_key_ref
-    if jwks is not None:
-        referred.append((wellknown.FILE_JWKS, found.config_map_key(jwks, _JWKS_FIELD)))
-    return files_checksum([("", rendered.encode()), *referred]) if referred else rendered
+    referred += parts.items()
+    return files_checksum([("", rendered), *referred]) if referred else rendered.decode()
+
+
+def _rendered_hash(cluster: Cluster, found: Found) -> str:
+    files = config.controller_files(cluster, found)
+    return data_checksum({name: text.encode() for name, text in files.items()})
 
 
 # ----------------------------------------------------------------------------------------------- StatefulSet
@@ -192,8 +187,7 @@ def _pod_metadata(cluster: Cluster, found: Found) -> dict[str, Any]:
     if spec.inplace_reconfigure:  # asked for all the same: missing files must hold the pods back
         del annotations[wellknown.ANNOTATION_SLURM_CONFIG_HASH]
     metadata = pods.template_metadata(controller, _APP, controller.workload_name, spec.template, annotations)
-    if controller.replicas == 1:
-        metadata["labels"][wellknown.LABEL_CONTROLLER_ACTIVE] = wellknown.TRUE
+    metadata["labels"][wellknown.LABEL_CONTROLLER_ACTIVE] = wellknown.TRUE
     return metadata
 
 

@@ -80,12 +80,12 @@ def config_secret(accounting: Accounting, found: Found) -> Manifest:
 
 def config_hash(accounting: Accounting, found: Found) -> str:
     """Return the hash of every file that slurmdbd reads besides its keys."""
-    rendered = checksum(config.slurmdbd_conf(accounting, found).encode())
     jwks = accounting.spec.jwks_key_ref
-    if jwks is None:
-        return rendered
-    content = found.config_map_key(jwks, "spec.jwksKeyRef")
-    return files_checksum([("", rendered.encode()), (wellknown.FILE_JWKS, content)])
+    builders = {"": lambda: checksum(config.slurmdbd_conf(accounting, found).encode()).encode()}
+    if jwks is not None:
+        builders[wellknown.FILE_JWKS] = lambda: found.config_map_key(jwks, "spec.jwksKeyRef")
+    parts = gather(builders)
+    return files_checksum(parts.items()) if len(parts) > 1 else parts[""].decode()
 
 
 def stateful_set(accounting: Accounting, found: Found) -> Manifest:

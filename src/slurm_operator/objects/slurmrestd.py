@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import ConfigMapKeySelector
 from slurm_operator.objects import config, labels, pods, services
-from slurm_operator.objects.desired import Assembly, Desired, Manifest, existing
+from slurm_operator.objects.desired import Assembly, Desired, Manifest, existing, gather
 from slurm_operator.objects.references import References, checksum
 
 if TYPE_CHECKING:
@@ -55,19 +55,15 @@ def deployment(restapi: RestApi, cluster: Cluster, found: Found) -> Manifest:
     """Return the Deployment of slurmrestd."""
     spec = restapi.spec
     key = cluster.controller.spec.slurm_key_ref
-    hashes = {
-        wellknown.ANNOTATION_SLURM_CONFIG_HASH: checksum(config.client_conf(cluster).encode()),
-        # An external cluster may keep its key to itself; slurmrestd then lives by tokens alone.
-        **(
-            {
-                wellknown.ANNOTATION_SLURM_KEY_HASH: found.secret_checksum(
-                    key, "spec.slurmKeyRef of the Controller"
-                )
-            }
-            if key and key.name
-            else {}
-        ),
+    builders = {
+        wellknown.ANNOTATION_SLURM_CONFIG_HASH: lambda: checksum(config.client_conf(cluster).encode())
     }
+    # An external cluster may keep its key to itself; slurmrestd then lives by tokens alone.
+    if key and key.name:
+        builders[wellknown.ANNOTATION_SLURM_KEY_HASH] = lambda: found.secret_checksum(
+            key, "spec.slurmKeyRef of the Controller"
+        )
+    hashes = gather(builders)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",

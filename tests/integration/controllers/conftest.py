@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.config import ClientConfig
     from slurm_operator.kube.transport import RequestInfo
 
+IMAGE = {"image": "registry.invalid/slurm:1"}
 _WRITES = frozenset({"create", "apply", "patch", "delete", "update"})
 
 
@@ -147,14 +148,15 @@ class World:
         metadata: dict[str, Any] = {"name": name, "namespace": self.namespace}
         if cluster_ref:
             metadata["annotations"] = {"slinky.slurm.net/cluster-ref": cluster_ref}
-        body = {"metadata": metadata, "spec": {"slurmKeyRef": key, "jwtKeyRef": key, **spec}}
+        pods = {"slurmctld": IMAGE, "logfile": IMAGE, "persistence": {"enabled": False}}
+        body = {"metadata": metadata, "spec": {"slurmKeyRef": key, "jwtKeyRef": key, **pods, **spec}}
         await self.client.create(Controller, body)
 
     async def restapi(self, name: str, controller: str = "main", **spec: Any) -> None:
         """Create a RestApi."""
         body = {
             "metadata": {"name": name, "namespace": self.namespace},
-            "spec": {"controllerRef": {"name": controller}, **spec},
+            "spec": {"controllerRef": {"name": controller}, "slurmrestd": IMAGE, **spec},
         }
         await self.client.create(RestApi, body)
 

@@ -8,10 +8,12 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slurm_operator.api import Token
+from slurm_operator.api import Accounting, LoginSet, Token
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
-from tests.integration.controllers.conftest import World
+from slurm_operator.kube.errors import NotFound
+from slurm_operator.kube.models import Deployment, StatefulSet
+from tests.integration.controllers.conftest import IMAGE, World
 from tests.integration.controllers.connecting import KEY, has_event, has_message, override
 from tests.integration.programs.running import (
     LOOPBACK_FLAGS,
@@ -21,7 +23,12 @@ from tests.integration.programs.running import (
     install_crds,
 )
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
-from tests.integration.test_manager_process import PLURALS, kubeconfig_with_token, service_account
+from tests.integration.test_manager_process import (
+    CHILDREN,
+    PLURALS,
+    kubeconfig_with_token,
+    service_account,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,8 +36,17 @@ if TYPE_CHECKING:
 
     from kubebox import Box
     from kubebox.slurm import SlurmBox
+    from slurm_operator.api import Kind
+    from slurm_operator.kube.meta import Object
 
 _READS = frozenset({"get", "list", "watch"})
+WORKLOADS: tuple[tuple[type[Object], str], ...] = (
+    (StatefulSet, "main-controller"),
+    (StatefulSet, "kept-controller"),
+    (StatefulSet, "more-accounting"),
+    (Deployment, "api-restapi"),
+    (Deployment, "more"),
+)
 
 
 def manager(box: Box | None, log: Path, world: World, *flags: str, **env: str) -> Process:
@@ -54,6 +70,37 @@ async def one_of_each(world: World, server: HostileSlurmrestd | SlurmBox, key: b
     )
     await world.cluster("far", server.url)
     await world.controller("other", cluster_ref="far")
+
+
+async def more_daemons(world: World) -> None:
+    """Create an Accounting, a LoginSet, and a Controller with a claim."""
+    key = {"name": "keys", "key": "jwt.key"}
+    specs: dict[type[Kind], dict[str, Any]] = {
+        Accounting: {
+            "slurmKeyRef": key,
+            "jwtKeyRef": key,
+            "slurmdbd": IMAGE,
+            "storageConfig": {"host": "db", "username": "slurm", "passwordKeyRef": key},
+        },
+        LoginSet: {
+            "controllerRef": {"name": "main"},
+            "sssdConfRef": key,
+            "login": IMAGE,
+            "initconf": IMAGE,
+        },
+    }
+    for kind, spec in specs.items():
+        metadata = {"name": "more", "namespace": world.namespace}
+        await world.client.create(kind, {"metadata": metadata, "spec": spec})
+    await world.controller("kept", persistence={"enabled": True})
+
+
+async def _exists(world: World, kind: type[Object], name: str) -> bool:
+    try:
+        await world.client.get(kind, name, world.namespace)
+    except NotFound:
+        return False
+    return True
 
 
 async def all_connected(world: World) -> None:
@@ -92,7 +139,7 @@ async def test_a_manager_outside_of_the_cluster(
 async def test_a_role_is_enough(
     world: World, slinky_box: Box, hostile: HostileSlurmrestd, tmp_path: Path
 ) -> None:
-    """With --namespaces, a Role gives all that connections, Tokens, Events and the Lease need."""
+    """With --namespaces, a Role gives all that every controller, Events and the Lease need."""
     token = service_account(slinky_box, world.namespace, "local")
 
     def allow(name: str, verbs: str, *resources: str) -> None:
@@ -104,15 +151,20 @@ async def test_a_role_is_enough(
     kinds = [f"{plural}.slinky.slurm.net" for plural in PLURALS]
     allow("kinds", "get,list,watch", *kinds)
     allow("statuses", "patch", *(f"{kind}/status" for kind in kinds))
-    allow("secrets", "get,list,watch,create,patch,delete", "secrets")
+    allow("children", "get,list,watch,create,patch,delete", *(one for one in CHILDREN if one != "pods"))
+    allow("pods", "list,watch,patch,delete", "pods")
+    allow("claims", "list,watch,patch", "persistentvolumeclaims")
     allow("events", "create,patch", "events.events.k8s.io")
     allow("leases", "get,create,patch", "leases.coordination.k8s.io")
     config = kubeconfig_with_token(slinky_box, tmp_path / "kubeconfig", token)
     await one_of_each(world, hostile)
+    await more_daemons(world)
     flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}", override(hostile))
     with manager(None, tmp_path / "manager.log", world, *flags, KUBECONFIG=str(config)) as process:
         await all_connected(world)
         await eventually(lambda: has_event(world, "SlurmApiConnected"), "an Event could be written")
+        for kind, name in WORKLOADS:
+            await eventually(partial(_exists, world, kind, name), f"{kind.__name__} {name} exists")
         assert await process.ready()
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from slurm_operator.api import LoginSet
-from slurm_operator.controllers.loginset import keys_trouble, spell_out_strategy
+from slurm_operator.controllers.loginset import keys_trouble
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.models import Secret
 
@@ -47,24 +47,3 @@ def test_unusable_host_keys(found: Secret, cause: Cause, words: str) -> None:
     assert trouble is not None
     assert trouble.cause is cause
     assert words in trouble.message
-
-
-DEFAULTS = {"maxSurge": "25%", "maxUnavailable": "25%"}
-
-
-@pytest.mark.parametrize(
-    ("given", "applied"),
-    [
-        (None, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
-        ({"type": "RollingUpdate"}, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
-        (
-            {"rollingUpdate": {"maxSurge": 1}},
-            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}},
-        ),
-        ({"type": "Recreate"}, {"type": "Recreate"}),
-    ],
-)
-def test_strategy_is_spelled_out(given: dict[str, Any] | None, applied: dict[str, Any]) -> None:
-    """What Kubernetes would fill in is applied, so that it can be taken away again."""
-    manifest = {"kind": "Deployment", "spec": {"replicas": 1, **({"strategy": given} if given else {})}}
-    assert spell_out_strategy(manifest)["spec"] == {"replicas": 1, "strategy": applied}

@@ -55,6 +55,13 @@ def test_first_start() -> None:
     assert message.endswith(f"configuration {inputs().digest}")
 
 
+def test_daemon_that_reads_only_secrets() -> None:
+    """Without files there is no digest, and what was said stays until the template changes."""
+    bare = Inputs(Found({"keys": Secret(data={"slurm.key": b"k"})}), [])
+    assert decide(bare, live=None, previous=None)[1] == "slurmctld starts with all that is known now"
+    assert decide(bare) == ("Started", "before")
+
+
 def test_restart_names_what_changed() -> None:
     """Other hashes in the template are a restart; what changed is named, or else what the hash stands for."""
     new = inputs(key=b"new")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -23,7 +24,14 @@ def waiting(reason: str, **more: Any) -> dict[str, Any]:
     return {"name": "c", "state": {"waiting": {"reason": reason, "message": "10s left"}}} | more
 
 
-UNSCHEDULABLE = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}
+SINCE = datetime(2026, 1, 1, tzinfo=UTC)
+UNSCHEDULABLE = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": "0/3 nodes",
+    "lastTransitionTime": SINCE.isoformat(),
+}
 
 
 def test_pod_concerns_its_custom_resource() -> None:
@@ -58,7 +66,14 @@ def test_pod_concerns_its_custom_resource() -> None:
 )
 def test_complaint(status: dict[str, Any], words: str) -> None:
     """A pod that needs help says why, in words that stay the same from one restart to the next."""
-    assert complaint(pod(**status)) == words
+    assert complaint(pod(**status), SINCE) == words
+
+
+def test_patience_with_a_pod_that_waits_for_a_node() -> None:
+    """A pod whose volume or node may still be in the making does not complain."""
+    waits = pod(conditions=[UNSCHEDULABLE])
+    assert complaint(waits, SINCE - timedelta(seconds=1)) == ""
+    assert complaint(waits, SINCE) != ""
 
 
 def test_only_pods_of_the_object_complain() -> None:
@@ -78,5 +93,6 @@ def test_only_pods_of_the_object_complain() -> None:
         ],
         "slurmctld",
         "a",
+        SINCE,
     )
     assert [one.split(":")[0] for one in found] == ["pod 'p0'", "pod 'p1'"]

@@ -42,18 +42,36 @@ def test_the_new_pod_is_labelled_before_the_old_one_is_not() -> None:
     ]
 
 
-@given(st.dictionaries(st.sampled_from(PODS), st.booleans()), st.sampled_from([*PODS, None, "elsewhere"]))
-def test_difference_6_the_service_is_never_emptied(labelled: dict[str, bool], active: str | None) -> None:
+@given(
+    st.dictionaries(st.sampled_from(PODS), st.booleans()),
+    st.sampled_from([*PODS, None, "elsewhere"]),
+    st.sets(st.sampled_from(PODS)),
+)
+def test_difference_6_the_service_is_never_emptied(
+    labelled: dict[str, bool], active: str | None, ready: set[str]
+) -> None:
     """At every step of a change at least as many pods serve as one, if one did or one exists at the end."""
     now = dict(labelled)
-    for name, label in relabel(labelled, active).items():
+    for name, label in relabel(labelled, active, ready).items():
         had_some = any(now.values())
+        could_serve = any(now[pod] and pod in ready for pod in now)
         now[name] = label
         assert any(now.values()) or not had_some
+        if active not in labelled:
+            assert any(now[pod] and pod in ready for pod in now) or not could_serve
     assert any(now.values()) == bool(labelled)
     if active in labelled:
         assert [name for name, label in now.items() if label] == [active]
-    assert relabel(now, active) == {}
+    assert relabel(now, active, ready) == {}
+
+
+def test_difference_6_of_several_the_first_that_is_ready_serves() -> None:
+    """While nobody says who is active, standbys lose the label they were born with, once another serves."""
+    born = dict.fromkeys(PODS, True)
+    assert relabel(born, None) == {}
+    assert relabel(born, None, PODS[1:]) == {PODS[0]: False, PODS[2]: False}
+    assert relabel(born, None, PODS) == {PODS[1]: False, PODS[2]: False}
+    assert relabel(born | {PODS[0]: False}, None, PODS) == {PODS[2]: False}
 
 
 def test_unknown_moves_nothing() -> None:

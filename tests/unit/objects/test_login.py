@@ -113,14 +113,27 @@ def test_difference_4_sackd_fetches_its_configuration_from_the_right_port(owner:
     assert variable == {"name": "SACKD_OPTIONS", "value": f"--conf-server {server}"}
 
 
-def test_strategy_is_passed_on() -> None:
-    """The update strategy is the Deployment's; left out, Kubernetes decides."""
-    made = _desired(strategy={"type": "Recreate"}).find("Deployment", "login")
+DEFAULTS = {"maxSurge": "25%", "maxUnavailable": "25%"}
+
+
+@pytest.mark.parametrize(
+    ("given", "applied"),
+    [
+        (None, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
+        ({"type": "RollingUpdate"}, {"type": "RollingUpdate", "rollingUpdate": DEFAULTS}),
+        (
+            {"rollingUpdate": {"maxSurge": 1}},
+            {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": "25%"}},
+        ),
+        ({"type": "Recreate"}, {"type": "Recreate"}),
+    ],
+)
+def test_strategy_is_spelled_out(given: dict[str, Any] | None, applied: dict[str, Any]) -> None:
+    """What Kubernetes would fill in is applied, so that it can be taken away again."""
+    spec: dict[str, Any] = {"strategy": given} if given else {}
+    made = _desired(**spec).find("Deployment", "login")
     assert made is not None
-    assert made["spec"]["strategy"] == {"type": "Recreate"}
-    plain = _desired().find("Deployment", "login")
-    assert plain is not None
-    assert "strategy" not in plain["spec"]
+    assert made["spec"]["strategy"] == applied
 
 
 def test_difference_10_all_that_is_missing_is_named() -> None:

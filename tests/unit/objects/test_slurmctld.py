@@ -130,14 +130,13 @@ def test_labels_are_inherited_and_ours_win() -> None:
     assert metadata["annotations"]["x"] == "y"
 
 
-def test_difference_6_one_slurmctld_is_active_without_an_operator() -> None:
-    """With one replica the active label is in the pod template, so the Service never waits for anybody."""
+@pytest.mark.parametrize("spec", [{}, {"ha": {"enabled": True}, "persistence": {"existingClaim": "c"}}])
+def test_difference_6_pods_are_found_without_an_operator(spec: dict[str, Any]) -> None:
+    """The active label is in the pod template, with standbys too, so the Service never waits for anybody."""
     active = "controller.slinky.slurm.net/active"
-    single = _stateful_set(controller())["spec"]
-    assert single["template"]["metadata"]["labels"][active] == "true"
-    assert active not in single["selector"]["matchLabels"]
-    several = controller(ha={"enabled": True}, persistence={"existingClaim": "c"})
-    assert active not in _stateful_set(several)["spec"]["template"]["metadata"]["labels"]
+    made = _stateful_set(controller(**spec))["spec"]
+    assert made["template"]["metadata"]["labels"][active] == "true"
+    assert active not in made["selector"]["matchLabels"]
 
 
 # ---------------------------------------------------------------------------------------------------- hashes
@@ -290,18 +289,21 @@ def test_difference_10_missing_references_hold_back_only_what_needs_them() -> No
 
 
 def test_difference_10_a_missing_file_holds_configuration_and_pods() -> None:
-    """A deleted ConfigMap is reported once and leaves configuration and pods as they are."""
-    desired = _desired(controller(configFileRefs=[{"name": "gone"}], inplaceReconfigure=True))
-    assert _kinds(desired) == ["Service/slurm-controller-internal", "Service/slurm-controller"]
-    (problem,) = desired.problems
-    assert (problem.reason, problem.field) == (Reason.MISSING_REFERENCE, "spec.configFileRefs[0]")
-
-
-def test_difference_10_a_missing_accounting_is_reported_and_holds_nothing() -> None:
-    """While the Accounting does not exist, Slurm runs without one and the problem says so."""
-    owner = controller(accountingRef={"name": "acct"})
+    """Deleted ConfigMaps are reported together, once, and leave configuration and pods as they are."""
+    jwks = {"name": "gone", "key": "k"}
+    owner = controller(configFileRefs=[{"name": "gone"}], jwksKeyRef=jwks, inplaceReconfigure=True)
     desired = _desired(owner)
-    assert len(desired.objects) == 4
+    assert _kinds(desired) == ["Service/slurm-controller-internal", "Service/slurm-controller"]
+    assert [problem.field for problem in desired.problems] == ["spec.configFileRefs[0]", "spec.jwksKeyRef"]
+    assert {problem.reason for problem in desired.problems} == {Reason.MISSING_REFERENCE}
+
+
+@pytest.mark.parametrize("spec", [{}, {"external": True, "externalConfig": {"host": "h", "port": 1}}])
+def test_difference_10_a_missing_accounting_holds_configuration_and_pods(spec: dict[str, Any]) -> None:
+    """While the Accounting does not exist, no slurm.conf without it is made, and the problem says so."""
+    owner = controller(accountingRef={"name": "acct"}, **spec)
+    desired = _desired(owner)
+    assert {item["kind"] for item in desired.objects} <= {"Service"}
     assert [problem.field for problem in desired.problems] == ["spec.accountingRef"]
     assert _desired(owner, accounting=accounting()).problems == ()
 

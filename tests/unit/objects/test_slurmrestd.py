@@ -45,7 +45,8 @@ def test_the_address_is_the_last_argument() -> None:
 
 def test_with_accounting_all_plugins_are_loaded() -> None:
     """Only without accounting is slurmrestd kept from asking for slurmdbd."""
-    assert _args(Cluster(controller(accountingRef={"name": "acct"}))) == [ADDRESS]
+    owner = controller(accountingRef={"name": "acct"})
+    assert _args(Cluster(owner, accounting=accounting())) == [ADDRESS]
 
 
 def test_difference_1_what_concerns_slurmrestd_replaces_it() -> None:
@@ -93,3 +94,12 @@ def test_difference_3_annotations_do_not_reach_pods() -> None:
     made = slurmrestd.desired(annotated, CLUSTER, found()).find("Deployment", "slurm-restapi")
     assert made is not None
     assert made["spec"] == _deployment()["spec"]
+
+
+def test_a_missing_accounting_holds_slurmrestd() -> None:
+    """While the Accounting of the Controller does not exist, slurmrestd is not restarted for its absence."""
+    cluster = Cluster(controller(accountingRef={"name": "acct"}))
+    desired = slurmrestd.desired(restapi(), cluster, found({"auth-slurm": None}))
+    assert [item["kind"] for item in desired.objects] == ["Service"]
+    fields = [problem.field for problem in desired.problems]
+    assert fields == ["spec.accountingRef of the Controller", "spec.slurmKeyRef of the Controller"]

@@ -1,0 +1,241 @@
+"""Bring the children of a custom resource to the desired state, and say on the way what was done.
+
+Children are found in caches that hold only objects with the labels of our daemons. What is not in there may
+still exist: made a moment ago, or stripped of its labels, or somebody else's. So before something is created
+the API server is asked, and what is there decides: our own goes on as if it had been in the cache, an object
+that another one controls or that was never ours is left alone and becomes a trouble with a name.
+
+One object that cannot be written does not stop the others. The error goes up after all of them have been
+tried, so that the key is retried.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.workload.models import Deployment, ServiceMonitor, StatefulSet
+from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.kube.apply import Outcome
+from slurm_operator.kube.errors import ApiError, Conflict, KubeError, NotFound
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.meta import Key, Object
+from slurm_operator.kube.models import ConfigMap, Secret, Service
+from slurm_operator.kube.sources import enqueue_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.api import Kind
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube.controller import Controller
+    from slurm_operator.kube.informer import Informer
+    from slurm_operator.objects.desired import Desired, Manifest, Named
+
+_MARKS: Final = (wellknown.LABEL_APP_NAME, wellknown.LABEL_APP_INSTANCE)
+APPS: Final = (
+    wellknown.APP_LOGIN,
+    wellknown.APP_SLURMCTLD,
+    wellknown.APP_SLURMDBD,
+    wellknown.APP_SLURMRESTD,
+)
+_COMPONENTS: Final = (
+    wellknown.COMPONENT_ACCOUNTING,
+    wellknown.COMPONENT_CONTROLLER,
+    wellknown.COMPONENT_LOGIN,
+    wellknown.COMPONENT_RESTAPI,
+)
+# Others call things `login`, too; few of them have both labels.
+SELECTOR: Final = (
+    f"{wellknown.LABEL_APP_NAME} in ({','.join(APPS)}),"
+    f"{wellknown.LABEL_APP_COMPONENT} in ({','.join(_COMPONENTS)})"
+)
+_MODELS: Final[Mapping[str, type[Object]]] = {
+    kind.RESOURCE.kind: kind for kind in (ConfigMap, Secret, Service, StatefulSet, Deployment, ServiceMonitor)
+}
+
+# An object of somebody else is in none of our caches, so we do not hear of its end.
+LOOK_AGAIN_SECONDS: Final = 30.0
+
+Lookup: TypeAlias = Callable[[Key], Awaitable[Object | None]]
+
+
+class Slot(NamedTuple):
+    """Kind and name of a child."""
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name!r}"
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of the children: before and after, and what went wrong."""
+
+    before: dict[Slot, Object | None] = field(default_factory=dict)
+    after: dict[Slot, Object] = field(default_factory=dict)
+    changed: set[Slot] = field(default_factory=set)
+    failed: set[Slot] = field(default_factory=set)
+    troubles: list[Trouble] = field(default_factory=list)
+    errors: list[KubeError] = field(default_factory=list)
+    look_again: float | None = None
+    """After how many seconds to look again, for what sends no event when it changes."""
+
+
+class Children:
+    """The children of one kind of custom resource."""
+
+    def __init__(
+        self, wiring: Wiring, *kinds: type[Object], lookups: Mapping[str, Lookup] | None = None
+    ) -> None:
+        self._client = wiring.client
+        self._applier = wiring.applier
+        self._events = wiring.events
+        self._informers: dict[str, Informer[Any]] = {
+            kind.RESOURCE.kind: wiring.manager.informer(kind, labels=SELECTOR) for kind in kinds
+        }
+        self._lookups = dict(lookups or {})
+
+    def watch(self, controller: Controller, owner: type[Kind]) -> None:
+        """Reconcile the owner of a child whenever the child changes."""
+        for informer in self._informers.values():
+            controller.watch(informer, enqueue_owner(owner))
+
+    def cached(self, slot: Slot, namespace: str) -> Object | None:
+        """Return a child as the cache has it."""
+        found: Object | None = self._informers[slot.kind].store.get(Key(namespace, slot.name))
+        return found
+
+    async def bring_about(self, owner: Kind, desired: Desired) -> Done:
+        """Apply what should exist and remove what should not."""
+        done = Done()
+        for manifest in desired.objects:
+            await self._apply(owner, manifest, done)
+        for named in desired.unwanted:
+            await self._remove(owner, named, done)
+        return done
+
+    # -------------------------------------------------------------------------------------------------- apply
+    async def _apply(self, owner: Kind, manifest: Manifest, done: Done) -> None:
+        slot = Slot(manifest["kind"], manifest["metadata"]["name"])
+        kind = _MODELS[slot.kind]
+        live: Object | None = None
+        try:
+            live = await self._find(kind, Key(owner.metadata.namespace, slot.name))
+            done.before[slot] = live
+            if live is not None:
+                done.after[slot] = live
+                if (taken := _taken(owner, live, manifest)) is not None:
+                    done.troubles.append(taken)
+                    done.failed.add(slot)
+                    done.look_again = LOOK_AGAIN_SECONDS
+                    return
+                if _must_be_replaced(live, manifest):
+                    await self._replace(owner, live, done)
+                    return
+            applied = await self._applier.apply(manifest, live, kind)
+        except KubeError as error:
+            self._failed(owner, slot, error, done, "Create" if live is None else "Patch")
+            return
+        if applied.object is not None:
+            done.after[slot] = applied.object
+        if applied.changed:
+            done.changed.add(slot)
+        if applied.outcome is Outcome.CREATED:
+            self._event(owner, "CreateSucceeded", "Create", f"Created {slot}", applied.object)
+
+    async def _find(self, kind: type[Object], key: Key) -> Object | None:
+        """Return a child that may exist, also if no cache knows of it yet."""
+        name = kind.RESOURCE.kind
+        if name not in self._lookups and key in (unreadable := self._informers[name].store.unreadable):
+            raise KubeError(f"{name} {key} cannot be read: {unreadable[key]}")
+        found = await self._existing(Slot(name, key.name), key.namespace)
+        if found is None:
+            with contextlib.suppress(NotFound):
+                return await self._client.get(kind, key.name, key.namespace)
+        return found
+
+    async def _replace(self, owner: Kind, live: Object, done: Done) -> None:
+        """Delete a StatefulSet that cannot become what it should be; its pods run on and are adopted."""
+        if live.deleting:
+            return
+        slot = Slot(live.RESOURCE.kind, live.metadata.name)
+        with contextlib.suppress(NotFound, Conflict):
+            namespace, name = live.key
+            await self._client.delete(
+                type(live), name, namespace, uid=live.metadata.uid, propagation="Orphan"
+            )
+            self._event(owner, "DeleteSucceeded", "Delete", f"Deleted {slot} to make it anew", live)
+        self._applier.forget(type(live), live.key, live.metadata.uid)
+        done.failed.add(slot)
+
+    # ------------------------------------------------------------------------------------------------- remove
+    async def _remove(self, owner: Kind, named: Named, done: Done) -> None:
+        slot = Slot(named.kind, named.name)
+        try:
+            live = await self._existing(slot, owner.metadata.namespace)
+            if live is None or live.deleting or not _is_controlled(owner, live):
+                return
+            if await self._applier.delete(live):
+                self._event(owner, "DeleteSucceeded", "Delete", f"Deleted {slot}", live)
+        except KubeError as error:
+            self._failed(owner, slot, error, done, "Delete")
+
+    async def _existing(self, slot: Slot, namespace: str) -> Object | None:
+        """Return a child that a cache knows."""
+        if slot.kind in self._lookups:
+            return await self._lookups[slot.kind](Key(namespace, slot.name))
+        return self.cached(slot, namespace)
+
+    # -------------------------------------------------------------------------------------------------- speak
+    def _failed(self, owner: Kind, slot: Slot, error: KubeError, done: Done, action: str) -> None:
+        done.errors.append(error)
+        done.failed.add(slot)
+        if isinstance(error, Conflict):
+            return  # somebody was faster; the retry sees what they did
+        note = f"{slot} could not be {_PAST[action]}: {describe(error)}"
+        done.troubles.append(Trouble(Cause.FAILED, note))
+        if isinstance(error, ApiError):
+            self._events.event(owner, "Warning", f"{action}Failed", action, note, done.before.get(slot))
+
+    def _event(self, owner: Kind, reason: str, action: str, note: str, child: Object | None) -> None:
+        self._events.event(owner, "Normal", reason, action, note, child)
+
+
+_PAST: Final = {"Create": "created", "Patch": "changed", "Delete": "deleted"}
+
+
+def _is_controlled(owner: Kind, live: Object) -> bool:
+    controller = live.controller_owner
+    return controller is not None and controller.uid == owner.metadata.uid
+
+
+def _taken(owner: Kind, live: Object, manifest: Manifest) -> Trouble | None:
+    """Say why an object of the right name is not ours to change; None if it is."""
+    controller, name = live.controller_owner, Slot(live.RESOURCE.kind, live.metadata.name)
+    if controller is None:
+        ours: dict[str, str] = manifest["metadata"]["labels"]
+        if all(live.metadata.labels.get(name) == ours[name] for name in _MARKS):
+            return None  # it was made for this object, and has lost its owner
+        advice = "delete it, or give this object another name"
+        return Trouble(Cause.CONFLICT, f"{name} exists already and was not made by this operator: {advice}")
+    if controller.uid == owner.metadata.uid:
+        return None
+    if (controller.kind, controller.name) == (owner.RESOURCE.kind, owner.metadata.name):
+        return Trouble(
+            Cause.CONFLICT, f"{name} is of a former {controller.kind} of this name; waiting until it is gone"
+        )
+    return Trouble(
+        Cause.CONFLICT,
+        f"{name} belongs to {controller.kind} {controller.name!r}: give one of the two another name",
+    )
+
+
+def _must_be_replaced(live: Object, manifest: Manifest) -> bool:
+    """Tell whether a StatefulSet has another Service than it should; that cannot be changed in place."""
+    return isinstance(live, StatefulSet) and live.spec.service_name != manifest["spec"]["serviceName"]

@@ -1,0 +1,128 @@
+"""What a changed configuration led to: a restart, a reconfigure, or nothing; pure.
+
+The condition `Configured` keeps the last answer. Its message ends with a digest of the configuration files,
+so that also an operator that was away in the meantime sees that they are others now. Keys and passwords are
+not part of that digest: whoever may read a status must not be able to test guesses against it. They are
+covered by the hashes in the pod template, which change with them and so always mean a restart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import wellknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from slurm_operator.api.shared import Condition
+    from slurm_operator.controllers.workload.models import Workload
+    from slurm_operator.objects.desired import Manifest
+    from slurm_operator.objects.references import Found
+
+# What the hashes in a pod template stand for, in the words of people.
+_HASHES: Final = {
+    wellknown.ANNOTATION_SLURM_KEY_HASH: wellknown.FILE_SLURM_KEY,
+    wellknown.ANNOTATION_JWT_KEY_HASH: wellknown.FILE_JWT_KEY,
+    wellknown.ANNOTATION_SLURM_CONFIG_HASH: "the configuration",
+    wellknown.ANNOTATION_SLURMDBD_CONF_HASH: wellknown.FILE_SLURMDBD_CONF,
+    wellknown.ANNOTATION_SSHD_CONF_HASH: wellknown.FILE_SSHD_CONFIG,
+    wellknown.ANNOTATION_SSSD_CONF_HASH: wellknown.FILE_SSSD_CONF,
+    wellknown.ANNOTATION_SSH_HOST_KEYS_HASH: "the SSH host keys",
+}
+_DIGEST_LENGTH: Final = 12
+
+
+class Effect(StrEnum):
+    """What became of a configuration."""
+
+    STARTED = "Started"
+    RESTART = "Restart"
+    RECONFIGURE = "Reconfigure"
+    NOTHING = "Nothing"
+
+
+class Inputs:
+    """The digest of each thing that a daemon reads, by the name people know it by."""
+
+    def __init__(self, found: Found, manifests: Iterable[Manifest]) -> None:
+        self.files: dict[str, str] = {}
+        self.secrets: dict[str, str] = {}
+        for name, config_map in sorted(found.config_maps.items()):
+            data = {key: text.encode() for key, text in (config_map.data or {}).items()}
+            self.files[f"ConfigMap {name!r}"] = _digest(data | (config_map.binary_data or {}))
+        for manifest in manifests:
+            if manifest["kind"] == "ConfigMap":
+                for name, text in sorted(manifest["data"].items()):
+                    self.files[name] = _digest({name: text.encode()})
+        for name, secret in sorted(found.secrets.items()):
+            self.secrets[f"Secret {name!r}"] = _digest(secret.data or {})
+
+    @property
+    def digest(self) -> str:
+        """Return a short digest of all files that are no secrets."""
+        whole = {name: digest.encode() for name, digest in self.files.items()}
+        return _digest(whole)[:_DIGEST_LENGTH]
+
+    def changed(self, before: Inputs | None) -> list[str]:
+        """Return what has other content than before, or is new; nothing if there is nothing to compare."""
+        if before is None:
+            return []
+        old = before.files | before.secrets
+        return [name for name, digest in (self.files | self.secrets).items() if old.get(name) != digest]
+
+
+def hashes(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return those annotations of a pod template that change with what the pod reads."""
+    return {name: value for name, value in annotations.items() if name in _HASHES}
+
+
+def effect(
+    daemon: str,
+    inputs: Inputs,
+    *,
+    wanted: Manifest,
+    live: Workload | None,
+    applied: bool,
+    reconfigures: bool,
+    changed: Iterable[str],
+    previous: Condition | None,
+) -> tuple[str, str]:
+    """Return reason and message of the condition.
+
+    `wanted` and `live` are the workload as it should be and as it was; `applied` tells whether it was written
+    just now. `changed` is what is known to have other content, if that is known at all.
+    """
+    # A daemon that reads nothing but secrets has no digest, and then only its template can tell of a change.
+    ending = f"; configuration {inputs.digest}" if inputs.files else ""
+    if live is None:
+        return Effect.STARTED, f"{daemon} starts with all that is known now{ending}"
+    template: dict[str, Any] = wanted["spec"]["template"]["metadata"]
+    ours, theirs = hashes(template["annotations"]), hashes(live.spec.template.metadata.annotations)
+    differing = [name for name, value in ours.items() if theirs.get(name) != value]
+    if applied and differing:
+        what = _join(changed) or _join(_HASHES[name] for name in differing)
+        return Effect.RESTART, f"pods of {daemon} are replaced because of changes in {what}{ending}"
+    if previous is not None and previous.message.endswith(ending):
+        return previous.reason, previous.message
+    if previous is None:
+        return Effect.STARTED, f"{daemon} was found with all that is known now{ending}"
+    what = _join(changed) or "its files"
+    if reconfigures:
+        return Effect.RECONFIGURE, f"{daemon} is told to read its files again: changes in {what}{ending}"
+    return Effect.NOTHING, f"changes in {what} concern no running pod of {daemon}{ending}"
+
+
+def _join(words: Iterable[str]) -> str:
+    *others, last = [*dict.fromkeys(words)] or [""]
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _digest(parts: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sorted(parts.items()):
+        for part in (name.encode(), content):
+            digest.update(len(part).to_bytes(8, "big") + part)
+    return digest.hexdigest()

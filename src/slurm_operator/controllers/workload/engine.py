@@ -1,0 +1,250 @@
+"""One pass over a custom resource: read what it refers to, decide, apply, and say how it is.
+
+A subclass says what should be (`plan`), what runs its daemon (`workload`), and what else to watch. The order
+here is what keeps the promises of all four. Nothing is decided on what is not known. The workload comes last
+among the children, so that the files it mounts are there before its pods. The status is written after every
+pass, also after one in which something failed, and only then does the error go up. An object that is being
+deleted is not touched: its children go with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.shared import ConditionStatus, find_condition
+from slurm_operator.controllers.conditions import (
+    K,
+    StatusWriter,
+    condition,
+    condition_changed,
+    conditions_of,
+)
+from slurm_operator.controllers.workload import effects, pods, rollout, verdict
+from slurm_operator.controllers.workload.children import SELECTOR
+from slurm_operator.controllers.workload.contents import Contents
+from slurm_operator.controllers.workload.effects import Effect, Inputs
+from slurm_operator.controllers.workload.models import Deployment, StatefulSet, Workload
+from slurm_operator.controllers.workload.rollout import Phase
+from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.kube import controller as runtime
+from slurm_operator.kube.controller import Requeue
+from slurm_operator.kube.errors import Conflict, KubeError
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.models import Pod
+from slurm_operator.kube.references import enqueue_owners
+from slurm_operator.kube.sources import any_of, ignore_status
+from slurm_operator.objects.references import Found
+
+if TYPE_CHECKING:
+    from slurm_operator.api.shared import Condition
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.controllers.workload.children import Children, Done, Slot
+    from slurm_operator.controllers.workload.rollout import Rollout
+    from slurm_operator.kube.informer import Informer
+    from slurm_operator.kube.meta import Key, Object, T
+    from slurm_operator.objects.desired import Desired
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What should be, and what it was decided on."""
+
+    desired: Desired
+    found: Found = field(default_factory=Found)
+    troubles: tuple[Trouble, ...] = ()
+    reconfigures: bool = False
+    """Whether a running daemon is told of changed files."""
+
+
+class WorkloadController(Generic[K]):
+    """Keeps the children of the custom resources of one kind."""
+
+    NAME: ClassVar[str]
+    WORKERS: ClassVar[str]
+    DAEMON: ClassVar[str]
+    """What people call what runs."""
+    APP: ClassVar[str]
+    """What its pods are called in their labels."""
+    PATIENCE: ClassVar = 30.0
+    """For how many seconds a pod may wait for a node before somebody has to hear of it."""
+
+    def __init__(self, wiring: Wiring, kind: type[K], children: Children) -> None:
+        self._kind = kind
+        self._client = wiring.client
+        self._events = wiring.events
+        self._children = children
+        self._contents = Contents(wiring, self.NAME)
+        self._status = StatusWriter(wiring.client, f"{wellknown.FIELD_MANAGER}-{self.WORKERS}")
+        self._objects = wiring.manager.informer(kind)
+        self._pods = wiring.manager.informer(Pod, labels=SELECTOR)
+        # What each daemon read last, to name what is different now.
+        self._inputs: dict[Key, Inputs] = {}
+        moved = [condition_changed(type_) for type_ in (*verdict.TYPES, wellknown.CONDITION_CONFIGURED)]
+        self.controller = (
+            runtime.Controller(self.NAME, self.reconcile, workers=wiring.workers[self.WORKERS])
+            .watch(self._objects, predicate=any_of(ignore_status, *moved))
+            .watch_channel(wiring.secrets.changes, enqueue_owners(self.NAME))
+            .watch_channel(wiring.config_maps.changes, enqueue_owners(self.NAME))
+        )
+        self.controller.watch(self._pods, pods.instances(self.APP))
+        children.watch(self.controller, kind)
+
+    # ---------------------------------------------------------------------------------------- for subclasses
+    def workload(self, live: K) -> Slot | None:
+        """Return what runs the daemon, None when somebody else runs it."""
+        raise NotImplementedError
+
+    async def plan(self, live: K) -> Plan:
+        """Decide what should be; raise KubeError when something that matters cannot be known."""
+        raise NotImplementedError
+
+    async def act(self, live: K, plan: Plan, done: Done) -> list[Trouble]:
+        """Do what is to be done beyond the children; return what went wrong."""
+        del live, plan, done
+        return []
+
+    def fields(self, live: K, workload: Workload | None) -> dict[str, Any]:
+        """Return what the status of this kind has beyond conditions, by its names on the wire."""
+        del workload
+        return {"observedGeneration": live.metadata.generation}
+
+    def forget(self, key: Key) -> None:
+        """Drop what is remembered of an object that is gone."""
+
+    # --------------------------------------------------------------------------------------------- reconcile
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Make the children of an object what they should be, and say how it is."""
+        live = self._objects.store.get(key)
+        if key in self._objects.store.unreadable:
+            return None  # its current version is unknown; the next readable one comes as a change
+        if live is None or live.deleting:
+            self._contents.release(key)
+            self._status.forget(self._kind, key)
+            self._inputs.pop(key, None)
+            self.forget(key)
+            return None
+        try:
+            plan = await self.plan(live)
+        except KubeError as error:
+            with contextlib.suppress(KubeError):
+                await self._hold(live, error)
+            raise
+        done = await self._children.bring_about(live, plan.desired)
+        more = await self.act(live, plan, done)
+        found = [*plan.troubles, *verdict.troubles(plan.desired.problems), *done.troubles, *more]
+        if not any(isinstance(error, Conflict) for error in done.errors):
+            # Else somebody was faster with one of the children: the retry, in a moment, knows more.
+            await self._say(live, plan, done, found)
+        if done.errors:
+            raise done.errors[0] if len(done.errors) == 1 else ExceptionGroup("children", done.errors)
+        return None if done.look_again is None else Requeue(done.look_again)
+
+    # --------------------------------------------------------------------------------------------------- say
+    async def _hold(self, live: K, error: KubeError) -> None:
+        """Say that nothing is known for certain, and leave alone what was said of all else."""
+        workload = self._cached(live)
+        trouble = Trouble(Cause.UNREADABLE, describe(error))
+        await self._write(live, self._rollout(live, workload), [trouble], workload, self._previous(live))
+
+    async def _say(self, live: K, plan: Plan, done: Done, found: list[Trouble]) -> None:
+        slot = self.workload(live)
+        workload = None if slot is None else _workload(done.after.get(slot)) or self._cached(live)
+        seen = self._rollout(live, workload)
+        if seen is not None and seen.phase is Phase.ROLLING:
+            found += [Trouble(Cause.PODS, one) for one in self._complaints(live)]
+            # That time has passed is no event.
+            done.look_again = min(done.look_again or self.PATIENCE, self.PATIENCE)
+        await self._write(live, seen, found, workload, self._configured(live, plan, done))
+
+    def _rollout(self, live: K, workload: Workload | None) -> Rollout | None:
+        return None if self.workload(live) is None else rollout.assess(workload, self.DAEMON)
+
+    def _complaints(self, live: K) -> list[str]:
+        mine = self._pods.store.list(live.metadata.namespace)
+        placed_by = datetime.now(UTC) - timedelta(seconds=self.PATIENCE)
+        return pods.complaints(mine, self.APP, live.metadata.name, placed_by)
+
+    async def _write(
+        self,
+        live: K,
+        seen: Rollout | None,
+        found: list[Trouble],
+        workload: Workload | None,
+        configured: Condition | None,
+    ) -> None:
+        said = [*verdict.conditions(live, seen, found, self.DAEMON)]
+        if configured is not None:
+            said.append(configured)
+        old = {one.type: one for one in conditions_of(self._status.newest(live))}
+        if not await self._status.write(live, *said, **self.fields(live, workload)):
+            return
+        for new in said:
+            if _same(old.get(new.type), new):
+                continue
+            if new.type == wellknown.CONDITION_DEGRADED and new.status == ConditionStatus.TRUE:
+                self._events.event(live, "Warning", self.event_reason(new), "Sync", new.message)
+            elif new.type == wellknown.CONDITION_CONFIGURED and new.reason in (
+                Effect.RESTART,
+                Effect.RECONFIGURE,
+            ):
+                self._events.event(live, "Normal", "ConfigurationChanged", new.reason, new.message)
+
+    def event_reason(self, degraded: Condition) -> str:
+        """Return under which reason an Event tells of what is wrong."""
+        del degraded
+        return "SyncFailed"
+
+    def _configured(self, live: K, plan: Plan, done: Done) -> Condition | None:
+        """Say what became of the configuration; what was said before if nothing can be said now."""
+        slot = self.workload(live)
+        if slot is None:
+            return None
+        wanted, previous = plan.desired.find(*slot), self._previous(live)
+        if wanted is None or slot in done.failed:
+            return previous
+        inputs = Inputs(plan.found, plan.desired.objects)
+        reason, message = effects.effect(
+            self.DAEMON,
+            inputs,
+            wanted=wanted,
+            live=_workload(done.before.get(slot)),
+            applied=slot in done.changed,
+            reconfigures=plan.reconfigures,
+            changed=inputs.changed(self._inputs.get(live.key)),
+            previous=previous,
+        )
+        self._inputs[live.key] = inputs
+        return condition(
+            wellknown.CONDITION_CONFIGURED, status=True, reason=reason, message=message, live=live
+        )
+
+    def _previous(self, live: K) -> Condition | None:
+        return find_condition(conditions_of(self._status.newest(live)), wellknown.CONDITION_CONFIGURED)
+
+    def _cached(self, live: K) -> Workload | None:
+        slot = self.workload(live)
+        return None if slot is None else _workload(self._children.cached(slot, live.metadata.namespace))
+
+
+def hold_unreadable(informer: Informer[T], *keys: Key) -> None:
+    """Raise KubeError if the present version of one of these objects is unknown."""
+    unreadable = informer.store.unreadable
+    for key in keys:
+        if key in unreadable:
+            raise KubeError(f"{informer.kind.RESOURCE.kind} {key} cannot be read: {unreadable[key]}")
+
+
+def _workload(found: Object | None) -> Workload | None:
+    return found if isinstance(found, StatefulSet | Deployment) else None
+
+
+def _same(before: Condition | None, new: Condition) -> bool:
+    return before is not None and (before.status, before.reason, before.message) == (
+        new.status,
+        new.reason,
+        new.message,
+    )

@@ -1,0 +1,98 @@
+"""Read models of workloads and claims with the few fields more that these controllers look at."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from slurm_operator.kube import models
+from slurm_operator.kube.meta import Condition, Object, Part, Resource
+from slurm_operator.kube.workloads import WorkloadSpec
+
+
+class TemplateMetadata(Part, frozen=True):
+    """The metadata of a pod template: where the hashes are."""
+
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Template(Part, frozen=True):
+    """A pod template."""
+
+    metadata: TemplateMetadata = TemplateMetadata()
+
+
+class DaemonSpec(WorkloadSpec, frozen=True):
+    """What a workload should be, with what decides about a restart or a new volume."""
+
+    template: Template = Template()
+    volume_claim_templates: tuple[dict[str, Any], ...] = ()
+
+
+class StatefulSet(models.StatefulSet, frozen=True):
+    """A StatefulSet."""
+
+    spec: DaemonSpec = msgspec.field(default_factory=DaemonSpec)
+
+
+class Deployment(models.Deployment, frozen=True):
+    """A Deployment."""
+
+    spec: DaemonSpec = msgspec.field(default_factory=DaemonSpec)
+
+
+Workload = StatefulSet | Deployment
+
+
+class ServiceMonitor(Object, frozen=True):
+    """A ServiceMonitor of the Prometheus operator."""
+
+    RESOURCE: ClassVar[Resource] = Resource(
+        "monitoring.coreos.com", "v1", "servicemonitors", "ServiceMonitor"
+    )
+
+
+class ClaimResources(Part, frozen=True):
+    """How much a claim asks for."""
+
+    requests: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class ClaimSpec(Part, frozen=True):
+    """What a claim asks for."""
+
+    access_modes: tuple[str, ...] = ()
+    storage_class_name: str | None = None
+    resources: ClaimResources = ClaimResources()
+
+
+class ClaimStatus(Part, frozen=True):
+    """What a claim got."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Claim(Object, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    RESOURCE: ClassVar[Resource] = models.PersistentVolumeClaim.RESOURCE
+
+    spec: ClaimSpec = msgspec.field(default_factory=ClaimSpec)
+    status: ClaimStatus = msgspec.field(default_factory=ClaimStatus)
+
+    @property
+    def requested(self) -> str:
+        """Return how much space is asked for."""
+        return self.spec.resources.requests.get("storage", "0")
+
+
+class StorageClass(Object, frozen=True):
+    """A StorageClass."""
+
+    RESOURCE: ClassVar[Resource] = Resource(
+        "storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False
+    )
+
+    allow_volume_expansion: bool = False

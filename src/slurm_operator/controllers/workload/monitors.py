@@ -1,0 +1,82 @@
+"""ServiceMonitors: children of a kind that the cluster may or may not know.
+
+The Prometheus operator can be installed at any time, before this operator or long after. Whether its kind is
+served is asked for with discovery, which everybody may read, every so often; a change is sent on `changes`.
+While nobody has answered, the kind is taken for unknown: nothing is made, and nothing is removed either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import structlog
+
+from slurm_operator.controllers.workload.models import ServiceMonitor
+from slurm_operator.kube.errors import KubeError, NotFound
+from slurm_operator.kube.references import Owner, References
+from slurm_operator.kube.sources import Channel
+
+if TYPE_CHECKING:
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.meta import Key
+
+log = structlog.get_logger(__name__)
+
+PERIOD_SECONDS: Final = 30.0
+
+
+class _Entry(msgspec.Struct):
+    name: str = ""
+
+
+class _Resources(msgspec.Struct):
+    resources: list[_Entry] = []
+
+
+class Monitors:
+    """Knows whether ServiceMonitors exist as a kind, and watches those that are asked for."""
+
+    def __init__(self, client: Client, controller: str, period: float = PERIOD_SECONDS) -> None:
+        self.changes: Channel[bool] = Channel()
+        self.references = References(client, ServiceMonitor)
+        self._client = client
+        self._controller = controller
+        self._period = period
+        self._served: bool | None = None
+
+    async def served(self) -> bool:
+        """Tell whether the API server is known to serve the kind."""
+        if self._served is None:
+            await self._discover()
+        return bool(self._served)
+
+    def want(self, owner: Key, key: Key | None) -> None:
+        """Watch one ServiceMonitor for an owner, or none."""
+        self.references.want(Owner(self._controller, owner), [] if key is None else [key])
+
+    async def find(self, key: Key) -> ServiceMonitor | None:
+        """Return a ServiceMonitor that is watched."""
+        return await self.references.get(key)
+
+    async def run(self) -> None:
+        """Ask every so often, until cancelled."""
+        while True:
+            await asyncio.sleep(self._period)
+            before = self._served
+            await self._discover()
+            if self._served is not None and self._served is not before:
+                log.info("ServiceMonitors are served" if self._served else "ServiceMonitors are gone")
+                self.changes.send(self._served)
+
+    async def _discover(self) -> None:
+        resource = ServiceMonitor.RESOURCE
+        try:
+            answer = await self._client.raw("GET", f"/apis/{resource.api_version}")
+            names = {entry.name for entry in msgspec.json.decode(answer, type=_Resources).resources}
+            self._served = resource.plural in names
+        except NotFound:
+            self._served = False
+        except (KubeError, msgspec.MsgspecError) as error:
+            log.warning("whether ServiceMonitors exist cannot be found out", error=str(error))

@@ -1,0 +1,154 @@
+"""Which slurmctld the Service leads to, with standbys."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import Controller
+from slurm_operator.controllers.workload.models import StatefulSet
+from slurm_operator.kube.models import Pod
+from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.slurm.token import FixedToken
+from slurm_operator.slurm.watch import WatchTiming
+from tests.integration.controllers.workload.claims import shared_claim
+from tests.integration.programs.running import eventually
+from tests.integration.slurm.hostile import HostileSlurmrestd, ping
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.workload.stage import Operator, Stage
+
+ACTIVE = "controller.slinky.slurm.net/active"
+QUICK = WatchTiming(rest=0.1, busy=0.1, ping=0.1, failure_base=0.1)
+TOKEN = "a.b.c"  # noqa: S105 - not a secret
+
+
+async def active(stage: Stage) -> list[str]:
+    """Return the pods that the Service finds."""
+    pods = await stage.client.list(Pod, stage.namespace, labels={ACTIVE: "true"})
+    return sorted(pod.metadata.name for pod in pods.items)
+
+
+async def leads_to(stage: Stage, *names: str) -> None:
+    async def reached() -> bool:
+        return await active(stage) == [*names]
+
+    await eventually(reached, f"the Service leads to {names}")
+
+
+async def high_availability(stage: Stage) -> Operator:
+    operator = await stage.operator()
+    await two_slurmctlds(stage)
+    return operator
+
+
+async def two_slurmctlds(stage: Stage) -> None:
+    await shared_claim(stage, "state", "ReadWriteMany")
+    await stage.keys()
+    await stage.controller(
+        ha={"enabled": True, "backups": 1}, persistence={"enabled": True, "existingClaim": "state"}
+    )
+    await stage.says(Controller, "slurm", "Available")
+
+
+async def replace_pod(stage: Stage, name: str) -> None:
+    """Delete a pod and wait for the one that takes its place."""
+    uid = (await stage.there(Pod, name)).metadata.uid
+    await stage.delete(Pod, name)
+
+    async def replaced() -> bool:
+        found = await stage.get(Pod, name)
+        return found is not None and found.metadata.uid != uid
+
+    await eventually(replaced, f"{name} is a new one")
+
+
+def connect(operator: Operator, stage: Stage, server: HostileSlurmrestd) -> ConnectionKey:
+    key = ConnectionKey("Controller", stage.namespace, "slurm")
+    server.token = TOKEN
+    operator.wiring.connections.set(key, Target(server.url, "x", FixedToken(TOKEN)), QUICK)
+    return key
+
+
+async def test_label_follows_the_ping(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """The Service leads to the slurmctld that responds, by its host name and not by its place in the list."""
+    operator = await high_availability(stage)
+    await leads_to(stage, "slurm-controller-0")
+    hostile.pings = [
+        ping("slurm-controller-1", primary=False),
+        ping("slurm-controller-0", responding=False),
+    ]
+    connect(operator, stage, hostile)
+    await leads_to(stage, "slurm-controller-1")
+    hostile.pings = [
+        ping("slurm-controller-1", primary=False),
+        ping("slurm-controller-0"),
+    ]
+    await leads_to(stage, "slurm-controller-0")
+
+
+async def test_service_is_never_emptied(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """When nobody responds, or the connection goes, the label stays where it is."""
+    operator = await high_availability(stage)
+    hostile.pings = [ping("slurm-controller-0", responding=False), ping("slurm-controller-1", primary=False)]
+    key = connect(operator, stage, hostile)
+    await leads_to(stage, "slurm-controller-1")
+    hostile.pings = [
+        ping("slurm-controller-0", responding=False),
+        ping("slurm-controller-1", responding=False),
+    ]
+    connection = operator.wiring.connections.get(key)
+    assert connection is not None
+    await eventually(
+        lambda: not any(one.responding for one in connection.view.controllers), "the operator knows"
+    )
+    await operator.look_again(3)
+    assert await active(stage) == ["slurm-controller-1"]
+    operator.wiring.connections.remove(key)
+    await operator.look_again(3)
+    assert await active(stage) == ["slurm-controller-1"]
+
+
+async def test_no_operator_empties_no_service(stage: Stage) -> None:
+    """The active pod that is made anew while no operator runs is found; a standby loses the label later."""
+    async with stage.for_a_while():
+        await two_slurmctlds(stage)
+        await leads_to(stage, "slurm-controller-0")
+    await replace_pod(stage, "slurm-controller-0")
+    await leads_to(stage, "slurm-controller-0")
+    await replace_pod(stage, "slurm-controller-1")
+    await leads_to(stage, "slurm-controller-0", "slurm-controller-1")
+    await stage.operator()
+    await leads_to(stage, "slurm-controller-0")
+
+
+@pytest.mark.parametrize("pods", [1, 2])
+async def test_replaced_pods_are_labelled_again(stage: Stage, pods: int) -> None:
+    """Pods that were deleted and come back are found by the Service again, with no Slurm to ask."""
+    if pods == 1:
+        await stage.operator()
+        await stage.keys()
+        await stage.controller()
+        await stage.says(Controller, "slurm", "Available")
+    else:
+        await high_availability(stage)
+    await leads_to(stage, "slurm-controller-0")
+    for ordinal in range(pods):
+        await replace_pod(stage, f"slurm-controller-{ordinal}")
+    await leads_to(stage, "slurm-controller-0")
+
+
+async def test_claim_that_cannot_be_shared(stage: Stage) -> None:
+    """With standbys, a claim that only one node can mount is refused before any slurmctld is started."""
+    await stage.operator()
+    await stage.keys()
+    await stage.controller(
+        ha={"enabled": True, "backups": 1}, persistence={"enabled": True, "existingClaim": "state"}
+    )
+    missing = await stage.says(Controller, "slurm", "MissingReference")
+    assert "PersistentVolumeClaim 'state' does not exist" in missing.message
+    await stage.delete(StatefulSet, "slurm-controller")
+    await shared_claim(stage, "state", "ReadWriteOnce")
+    refused = await stage.says(Controller, "slurm", "InvalidSpec")
+    assert "ReadWriteMany" in refused.message

@@ -1,0 +1,111 @@
+"""The volume with slurmctld's state."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import Controller
+from slurm_operator.controllers.workload.models import Claim, StatefulSet, StorageClass
+from tests.integration.controllers.workload.claims import storage_class, volume
+from tests.integration.programs.running import eventually
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.workload.stage import Operator, Stage
+
+CLAIM = "statesave-slurm-controller-0"
+
+
+async def with_volume(stage: Stage, *, grows: bool) -> Operator:
+    """Run a slurmctld whose claim is bound."""
+    operator = await stage.operator()
+    name = await storage_class(stage, grows=grows)
+    await volume(stage, CLAIM, class_name=name)
+    await stage.keys()
+    await stage.controller(persistence={"enabled": True, "storageClassName": name})
+    await stage.says(Controller, "slurm", "Available")
+    return operator
+
+
+async def requested(stage: Stage) -> str:
+    return (await stage.there(Claim, CLAIM)).requested
+
+
+async def ask_for(stage: Stage, storage: str) -> None:
+    resources = {"requests": {"storage": storage}}
+    await stage.patch(Controller, "slurm", {"spec": {"persistence": {"resources": resources}}})
+
+
+async def test_default_claim(stage: Stage) -> None:
+    """`persistence.enabled` without claim fields gets a claim of 4Gi that one node can mount."""
+    await stage.operator()
+    await stage.keys()
+    await stage.controller(persistence={"enabled": True})
+    await eventually(lambda: stage.get(StatefulSet, "slurm-controller"), "the StatefulSet is made")
+    await eventually(lambda: stage.get(Claim, CLAIM), "its claim is made")
+    claim = await stage.there(Claim, CLAIM)
+    assert (claim.requested, claim.spec.access_modes) == ("4Gi", ("ReadWriteOnce",))
+
+
+async def test_claim_grows(stage: Stage) -> None:
+    """More space is asked for in the claim itself, and nothing restarts for it."""
+    operator = await with_volume(stage, grows=True)
+    await ask_for(stage, "20Gi")
+    await eventually(lambda: _is(stage, "20Gi"), "the claim asks for more")
+    await stage.says(Controller, "slurm", "AsExpected", "Degraded")
+    await stage.says(Controller, "slurm", "Available")
+    found = await stage.there(StatefulSet, "slurm-controller")
+    assert found.metadata.generation == 1
+    before = len(operator.writes)
+    await operator.look_again(5)
+    assert len(operator.writes) == before
+
+
+async def _is(stage: Stage, storage: str) -> bool:
+    return await requested(stage) == storage
+
+
+async def test_claim_that_cannot_grow(stage: Stage) -> None:
+    """Where the storage class forbids it, a condition says so, and nothing is sent in vain."""
+    operator = await with_volume(stage, grows=False)
+    await ask_for(stage, "20Gi")
+    said = await stage.says(Controller, "slurm", "ImmutableField", "Degraded")
+    assert "spec.persistence.resources" in said.message
+    assert "allowVolumeExpansion" in said.message
+    assert (await stage.says(Controller, "slurm", "Available")).status == "True"
+    before = len(operator.writes)
+    await operator.look_again(5)
+    assert len(operator.writes) == before
+    assert await requested(stage) == "4Gi"
+    await stage.patch(StorageClass, f"{stage.namespace}-fixed", {"allowVolumeExpansion": True})
+    await operator.look_again()
+    await eventually(lambda: _is(stage, "20Gi"), "the claim asks for more")
+    await stage.says(Controller, "slurm", "AsExpected", "Degraded")
+
+
+async def test_claim_that_cannot_be_changed(stage: Stage) -> None:
+    """Wishes that no claim can fulfil are a condition, and everything else is still applied."""
+    await with_volume(stage, grows=True)
+    await ask_for(stage, "1Gi")
+    said = await stage.says(Controller, "slurm", "ImmutableField", "Degraded")
+    assert "a claim cannot shrink" in said.message
+    await stage.patch(Controller, "slurm", {"spec": {"extraConf": "SlurmctldDebug=debug"}})
+    await stage.says(Controller, "slurm", "Restart", "Configured")
+    await stage.says(Controller, "slurm", "Available")
+    await stage.patch(
+        Controller,
+        "slurm",
+        {"spec": {"persistence": {"resources": None, "accessModes": ["ReadWriteMany"]}}},
+    )
+
+    async def names_the_modes() -> bool:
+        found = await stage.condition(Controller, "slurm", "Degraded")
+        return found is not None and "spec.persistence.accessModes" in found.message
+
+    await eventually(names_the_modes, "the access modes are named")
+    await stage.patch(Controller, "slurm", {"spec": {"persistence": {"enabled": False}}})
+
+    async def names_the_volume() -> bool:
+        found = await stage.condition(Controller, "slurm", "Degraded")
+        return found is not None and "spec.persistence: " in found.message
+
+    await eventually(names_the_volume, "the volume is named")
