@@ -54,7 +54,7 @@ class WriterTiming:
     """How long the writer collects and waits, in seconds."""
 
     linger: float = 0.005
-    fresh: float = 1.0
+    fresh: float = 0.25
     """A view younger than this is new enough to drain by."""
     valid: float = 1.0
     """A change of state is sent for so long after it was decided."""

@@ -12,10 +12,10 @@ batch. That keeps the order of what is written.
 
 A change of state could run over a reason that a person has just set, and Slurm has no conditional write that
 would prevent it. So the nodes are listed once more after the batch was closed, and the decision is made on
-that look. Only drains do without it if the view is no older than a second: they take nothing away, and a
-thousand of them are then one request. Nothing that was decided more than a second ago is sent. What remains
-is about that second, in which a person can be quicker. A node that was written after the view was taken is
-looked at in any case, since the view does not show that yet.
+that look. Only drains do without it if the view is no older than a quarter of a second: they take nothing
+away, and a thousand of them are then one request. Nothing that was decided more than a second ago is sent.
+What remains is about that second, in which a person can be quicker. A node that was written after the view
+was taken is looked at in any case, since the view does not show that yet.
 
 An update that Slurm has accepted is *done* without reading it back; the watch is woken and its next list
 shows it. After a refusal nobody knows which nodes were changed: some are, when one name does not exist. Then
