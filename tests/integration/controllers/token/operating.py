@@ -91,6 +91,13 @@ class Operator:
         for name in names:
             await self.tokens.reconcile(Key(namespace, name))
 
+    async def rests(self, name: str, *, namespace: str) -> bool:
+        """Tell whether several looks at a Token send nothing; that of its last event may be under way."""
+        before = len(self.writes)
+        for _ in range(3):
+            await self.look_again(name, namespace=namespace)
+        return len(self.writes) == before
+
 
 @asynccontextmanager
 async def operating(

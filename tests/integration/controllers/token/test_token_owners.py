@@ -130,9 +130,7 @@ async def test_a_secret_of_the_go_operator(config: ClientConfig, user: User, ref
         assert secret.metadata.labels[LABEL_TOKEN_SECRET] == "true"
         # What the Go operator alone had set goes where the server lets it.
         assert ("old" in secret.metadata.labels) is not refresh
-        writes = len(operator.writes)
-        await operator.look_again("alice", namespace=user.namespace)
-        assert len(operator.writes) == writes
+        await eventually(lambda: operator.rests("alice", namespace=user.namespace), "nothing is written")
     async with operating(config, user.namespace) as again:
         await eventually(again.references_wanted, "the Token was looked at")
         await again.look_again("alice", namespace=user.namespace)
