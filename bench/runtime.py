@@ -15,17 +15,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import statistics
-import subprocess
 import sys
 import time
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
+from bench import report
 from bench.load import CONNECTIONS, RawClient, in_parallel, worker_pod
 from bench.memory import resident_kib
 from kubebox import Box, BoxSpec
@@ -192,45 +188,6 @@ async def _until_line(process: asyncio.subprocess.Process, text: bytes) -> None:
     raise RuntimeError("the manager ended before it was ready")
 
 
-def provenance(box: Box) -> dict[str, str]:
-    """Say where and on what the figures were taken."""
-    cpu = next(
-        (
-            row.split(":")[1].strip()
-            for row in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in row
-        ),
-        "?",
-    )
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"],  # noqa: S607 - the user's own git
-        cwd=HERE,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit.stdout.strip() or "unknown",
-        "machine": f"{os.cpu_count()} x {cpu}",
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "kubernetes": json.loads(box.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"],
-    }
-
-
-def table(figures: dict[str, float], baseline: dict[str, float]) -> str:
-    """Lay the figures out beside their goals and the committed baseline."""
-    rows = [f"{'figure':28} {'this run':>12} {'baseline':>12}  goal"]
-    for name, value in figures.items():
-        sign, bound = GOALS.get(name, ("", 0.0))
-        met = (value >= bound) if sign == "≥" else (value <= bound)
-        goal = f"{sign} {bound:g}  {'met' if met else 'MISSED'}" if sign else ""
-        old = f"{baseline[name]:12.2f}" if name in baseline else f"{'-':>12}"
-        rows.append(f"{name:28} {value:12.2f} {old}  {goal}")
-    return "\n".join(rows)
-
-
 async def run(pods: int, rounds: int, per_round: int) -> tuple[dict[str, float], dict[str, str]]:
     """Take every figure on one API server."""
     with Box.up(BoxSpec(name="bench")) as box:
@@ -241,7 +198,8 @@ async def run(pods: int, rounds: int, per_round: int) -> tuple[dict[str, float],
             figures |= await measure_manager(box)
         finally:
             await raw.close()
-        return figures, provenance(box)
+        version = json.loads(box.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
+        return figures, report.provenance(kubernetes=version)
 
 
 def main() -> None:
@@ -255,18 +213,8 @@ def main() -> None:
     )
     options = parser.parse_args()
     figures, where = asyncio.run(run(options.pods, options.rounds, options.per_round))
-    baseline_file = HERE / "baseline" / "runtime.json"
-    baseline: dict[str, Any] = (
-        json.loads(baseline_file.read_text()) if baseline_file.exists() else {"figures": {}}
-    )
-    print(table(figures, baseline["figures"]))
-    text = json.dumps({"provenance": where, "figures": figures}, indent=2, ensure_ascii=False) + "\n"
-    results = HERE / "results"
-    results.mkdir(exist_ok=True)
-    (results / f"runtime-{where['date'].replace(':', '')}.json").write_text(text)
-    if options.save_baseline:
-        baseline_file.parent.mkdir(exist_ok=True)
-        baseline_file.write_text(text)
+    print(report.table(figures, report.baseline("runtime"), GOALS))
+    report.keep("runtime", figures, where, as_baseline=options.save_baseline)
 
 
 if __name__ == "__main__":

@@ -16,8 +16,6 @@ FINALIZER_DRAIN: Final = f"{wellknown.NODESET_PREFIX}drain"
 # Set by `kubectl delete --cascade=orphan`: the pods are to stay.
 FINALIZER_ORPHAN: Final = "orphan"
 
-CONDITION_PROGRESSING: Final = "Progressing"
-CONDITION_DEGRADED: Final = "Degraded"
 # On a pod that has to go: whether it may, and if not, what is being waited for.
 POD_CONDITION_SAFE: Final = "SlurmSafeToDelete"
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
 from slurm_operator.api.updates import UpdateStrategyType
-from slurm_operator.controllers.nodeset import names, reservation
+from slurm_operator.controllers.nodeset import reservation
 from slurm_operator.controllers.nodeset.actions import CreatePod
 from slurm_operator.controllers.nodeset.decisions import Wait
 from slurm_operator.controllers.nodeset.sight import Sight, draining
@@ -174,12 +174,14 @@ def _progressing(decided: Plan, counts: _Counts) -> Condition:
         parts.append(f"{total} wait: {listed}")
     if parts:
         reason = max(sorted(waiting), key=waiting.__getitem__) if waiting else "Working"
-        return _condition(names.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts))
+        return _condition(
+            wellknown.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts)
+        )
     if counts.available < counts.desired:
         text = f"{counts.available} of {counts.desired} workers are available"
-        return _condition(names.CONDITION_PROGRESSING, status=True, reason="PodsStarting", message=text)
+        return _condition(wellknown.CONDITION_PROGRESSING, status=True, reason="PodsStarting", message=text)
     return _condition(
-        names.CONDITION_PROGRESSING, status=False, reason="Settled", message="nothing is left to do"
+        wellknown.CONDITION_PROGRESSING, status=False, reason="Settled", message="nothing is left to do"
     )
 
 
@@ -202,11 +204,13 @@ def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
     if down:
         text = f"{len(down)} workers run, but Slurm has their nodes down, such as {min(down)}"
         return _degraded_by("NodesDown", text)
-    return _condition(names.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong")
+    return _condition(
+        wellknown.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong"
+    )
 
 
 def _degraded_by(reason: str, message: str) -> Condition:
-    return _condition(names.CONDITION_DEGRADED, status=True, reason=str(reason), message=message)
+    return _condition(wellknown.CONDITION_DEGRADED, status=True, reason=str(reason), message=message)
 
 
 def _reservation(seen: Observation) -> Condition | None:

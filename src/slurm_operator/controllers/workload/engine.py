@@ -10,6 +10,7 @@ deleted is not touched: its children go with it.
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
@@ -60,7 +61,7 @@ class Plan:
     """Whether a running daemon is told of changed files."""
 
 
-class WorkloadController(Generic[K]):
+class WorkloadController(ABC, Generic[K]):
     """Keeps the children of the custom resources of one kind."""
 
     NAME: ClassVar[str]
@@ -94,13 +95,13 @@ class WorkloadController(Generic[K]):
         children.watch(self.controller, kind)
 
     # ---------------------------------------------------------------------------------------- for subclasses
+    @abstractmethod
     def workload(self, live: K) -> Slot | None:
         """Return what runs the daemon, None when somebody else runs it."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def plan(self, live: K) -> Plan:
         """Decide what should be; raise KubeError when something that matters cannot be known."""
-        raise NotImplementedError
 
     async def act(self, live: K, plan: Plan, done: Done) -> list[Trouble]:
         """Do what is to be done beyond the children; return what went wrong."""
