@@ -8,9 +8,9 @@ this repository.
     spec        what a caller wants                 box         what a caller gets
     build       how programs are made once          supervisor  the process that owns a running box
     handle      what all kinds of boxes can do      keeper      how all of them live and end
-    components  command lines, pure                 nodes       who provides nodes: the seam for others
+    components  command lines, pure                 nodes       who provides nodes: fake, real, the seam
     state       folders, locks, leftovers           procs       processes that are never mistaken
-    slurm       Slurm clusters in the same manner
+    slurm       Slurm clusters in the same manner   images      container images without a container engine
 """
 
 from __future__ import annotations

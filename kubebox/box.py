@@ -25,6 +25,7 @@ from kubebox.errors import BoxError, ToolError
 from kubebox.handle import Handle, Progress, launch, silent
 from kubebox.launch import Launch
 from kubebox.nodes import node_providers
+from kubebox.nodes.ground import provide_ground
 from kubebox.procs import ProcessId
 from kubebox.spec import BoxSpec, check_name
 from kubebox.state import Layout, Record
@@ -81,6 +82,8 @@ class Box(Handle):
             )
         spec, progress = spec or BoxSpec(), progress or silent
         tools = provide(tools_for(spec), progress)
+        if spec.nodes:
+            tools |= provide_ground(spec, tools, progress)
         owner = None if detach else ProcessId.of(os.getpid())
         layout, supervisor = launch(
             "kubebox.supervisor",

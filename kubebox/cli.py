@@ -6,13 +6,15 @@ import argparse
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kubebox import state
 from kubebox.binaries import provide
 from kubebox.box import Box, available_tools
 from kubebox.console import DEFAULT_NAME, Stopwatch, show_status, take_down
 from kubebox.errors import KubeboxError, SpecError, ToolError
+from kubebox.images.slurm import provide_slurm_images
+from kubebox.nodes.ground import provide_ground, what_is_lacking
 from kubebox.slurm.cli import add_commands as add_slurm_commands
 from kubebox.spec import BoxSpec
 
@@ -53,6 +55,24 @@ def _parser() -> argparse.ArgumentParser:
     up.add_argument(
         "--fake-nodes", type=int, default=0, metavar="N", help="add N nodes whose pods run, played by kwok"
     )
+    up.add_argument(
+        "--nodes",
+        type=int,
+        default=0,
+        metavar="N",
+        help="add N nodes with kubelet and containers; fake ones where real ones are impossible",
+    )
+    up.add_argument(
+        "--slurm-images", action="store_true", help="give the nodes the images of Slurm, kubebox.local/…"
+    )
+    up.add_argument(
+        "--images",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="give the nodes the images of an OCI archive; may be repeated",
+    )
+    up.add_argument("--gpus", type=int, default=0, metavar="N", help="pretend that each node has N GPUs")
     up.add_argument("--no-controller-manager", action="store_true", help="leave kube-controller-manager out")
     up.add_argument("--no-scheduler", action="store_true", help="leave kube-scheduler out")
     up.add_argument("--audit", action="store_true", help="write an audit log into the box's folder")
@@ -94,16 +114,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _up(options: argparse.Namespace) -> int:
+    say = Stopwatch()
     spec = BoxSpec(
         name=options.name,
         controller_manager=not options.no_controller_manager,
         scheduler=not options.no_scheduler,
-        fake_nodes=options.fake_nodes,
+        **_nodes(options, say),
         apiserver_args=tuple(options.apiserver_arg),
         audit=options.audit,
         ready_timeout=options.ready_timeout,
     )
-    say = Stopwatch()
     box = Box.up(spec, detach=True, progress=say)
     try:
         box.link(provide(["helm"], say))
@@ -112,6 +132,22 @@ def _up(options: argparse.Namespace) -> int:
     suffix = "" if options.name == DEFAULT_NAME else f" {options.name}"
     print(f'box {box.name} is up; next:  eval "$(python -m kubebox env{suffix})"')
     return 0
+
+
+def _nodes(options: argparse.Namespace, say: Stopwatch) -> dict[str, Any]:
+    """Return what was asked for in nodes, fake ones in the place of real ones that cannot be had."""
+    if not options.nodes:
+        return {"fake_nodes": options.fake_nodes, "images": tuple(options.images), "gpus": options.gpus}
+    if (reason := what_is_lacking()) is not None:
+        say(f"fake nodes instead of real ones: {reason}")
+        return {"fake_nodes": options.fake_nodes + options.nodes}
+    images = [str(provide_slurm_images(say))] if options.slurm_images else []
+    return {
+        "fake_nodes": options.fake_nodes,
+        "nodes": options.nodes,
+        "images": (*images, *options.images),
+        "gpus": options.gpus,
+    }
 
 
 def _down(options: argparse.Namespace) -> int:
@@ -138,6 +174,10 @@ def _status(_options: argparse.Namespace) -> int:
 def _build(_options: argparse.Namespace) -> int:
     say = Stopwatch()
     tools = provide(available_tools(), say)
+    # Of a Kubernetes of the user's own there may be no kubelet.
+    if "kubelet" in tools and what_is_lacking() is None:
+        node_tools = provide(["coredns", "pause"], say)
+        tools |= node_tools | provide_ground(BoxSpec(), node_tools, say)
     for name, path in tools.items():
         print(f"{name:<25} {path}")
     return 0

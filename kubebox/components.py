@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kubebox.ports import LOOPBACK
@@ -27,8 +27,9 @@ CONTROLLER_MANAGER, SCHEDULER = "kube-controller-manager", "kube-scheduler"
 # Tests create objects in bursts: with the defaults (20 requests per second for the controller manager, 50 for
 # the scheduler) they would wait for nothing else.
 _QPS, _BURST = 2000, 4000
-# A node on an overloaded machine renews its lease late; the default of 50 s would then cost it its pods.
-_NODE_GRACE = "600s"
+# A fake node on an overloaded machine renews its lease late; the default of 50 s would cost it its pods. Real
+# ones renew it every 5 s, and that they can fail is what they are for.
+_FAKE_NODE_GRACE, _NODE_GRACE = 600.0, 30.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Component:
     arguments: tuple[str, ...]
     health: str | None = None
     port: int | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,13 @@ class Plan:
     layout: Layout
     spec: BoxSpec
     ports: Mapping[str, int]
+    # Where nodes, and everybody else, find the API server.
+    address: str = LOOPBACK
 
     @property
     def server(self) -> str:
         """The API server's address."""
-        return f"https://{LOOPBACK}:{self.ports[API_SERVER]}"
+        return f"https://{self.address}:{self.ports[API_SERVER]}"
 
     @property
     def etcd(self) -> str:
@@ -115,12 +119,10 @@ def api_server(plan: Plan) -> Component:
     pki, spec = plan.layout.pki, plan.spec
     arguments = [
         f"--etcd-servers={plan.etcd}",
-        f"--bind-address={LOOPBACK}",
-        f"--advertise-address={LOOPBACK}",
+        f"--bind-address={plan.address}",
+        f"--advertise-address={plan.address}",
         f"--secure-port={plan.ports[API_SERVER]}",
         "--permit-port-sharing=true",
-        # 127.0.0.1 is no valid endpoint address, and nothing reaches the API server through its service here.
-        "--endpoint-reconciler-type=none",
         f"--tls-cert-file={pki / 'apiserver.crt'}",
         f"--tls-private-key-file={pki / 'apiserver.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
@@ -144,6 +146,12 @@ def api_server(plan: Plan) -> Component:
         # network.
         "--enable-aggregator-routing=true",
     ]
+    if plan.address == LOOPBACK:
+        # 127.0.0.1 is no valid endpoint address, and nothing reaches the API server through its service here.
+        arguments.append("--endpoint-reconciler-type=none")
+    else:
+        arguments.append(f"--kubelet-certificate-authority={pki / 'ca.crt'}")
+        arguments.append("--kubelet-preferred-address-types=InternalIP")
     if not spec.controller_manager:
         # Nobody makes the `default` service account of a new namespace, and pods would be refused without it.
         arguments.append("--disable-admission-plugins=ServiceAccount")
@@ -176,13 +184,17 @@ def controller_manager(plan: Plan) -> Component:
             f"--cluster-signing-key-file={pki / 'ca.key'}",
             f"--kube-api-qps={_QPS}",
             f"--kube-api-burst={_BURST}",
-            f"--node-monitor-grace-period={_NODE_GRACE}",
+            f"--node-monitor-grace-period={_node_grace(plan.spec):g}s",
             "--leader-elect=false",
             *_serving(plan, CONTROLLER_MANAGER, kubeconfig),
         ),
         f"https://{LOOPBACK}:{plan.ports[CONTROLLER_MANAGER]}/healthz",
         plan.ports[CONTROLLER_MANAGER],
     )
+
+
+def _node_grace(spec: BoxSpec) -> float:
+    return spec.node_grace or (_NODE_GRACE if spec.nodes else _FAKE_NODE_GRACE)
 
 
 def scheduler(plan: Plan) -> Component:

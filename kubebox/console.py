@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from kubebox import state
 from kubebox.errors import BoxError
@@ -24,12 +24,13 @@ DEFAULT_NAME = "default"
 class Stopwatch:
     """Print each line with the seconds since the start."""
 
-    def __init__(self) -> None:
+    def __init__(self, stream: TextIO | None = None) -> None:
         self._began = time.monotonic()
+        self._stream = stream
 
     def __call__(self, line: str) -> None:
         """Print one line."""
-        print(f"[{time.monotonic() - self._began:6.1f} s] {line}", flush=True)
+        print(f"[{time.monotonic() - self._began:6.1f} s] {line}", file=self._stream, flush=True)
 
 
 def take_down(root: Path, name: str | None, attach: Attach) -> None:

@@ -61,6 +61,14 @@ def make_authority(common_name: str) -> Authority:
     return Authority(certificate, key)
 
 
+def load_authority(folder: Path, name: str) -> Authority:
+    """Read back a certificate authority that `write_pki` made."""
+    key = serialization.load_pem_private_key((folder / f"{name}.key").read_bytes(), None)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
+        raise TypeError(f"{folder / name}.key is not the key of an authority of ours")
+    return Authority(x509.load_pem_x509_certificate((folder / f"{name}.crt").read_bytes()), key)
+
+
 def issue(
     authority: Authority,
     common_name: str,
@@ -91,18 +99,18 @@ def issue(
     return builder.sign(authority.key, hashes.SHA256()), key
 
 
-def write_pki(folder: Path) -> None:
-    """Make every certificate and key of a box in `folder`."""
+def write_pki(folder: Path, addresses: Iterable[str] = ()) -> None:
+    """Make every certificate and key of a box in `folder`; the API server answers at `addresses`, too."""
     authority = make_authority("kubebox")
     front_proxy = make_authority("kubebox-front-proxy")
-    _write_pair(folder, "ca", authority.certificate, authority.key)
-    _write_pair(folder, "front-proxy-ca", front_proxy.certificate, front_proxy.key)
-    _write_pair(
+    write_pair(folder, "ca", authority.certificate, authority.key)
+    write_pair(folder, "front-proxy-ca", front_proxy.certificate, front_proxy.key)
+    write_pair(
         folder,
         "apiserver",
-        *issue(authority, "kube-apiserver", names=API_NAMES, addresses=API_ADDRESSES),
+        *issue(authority, "kube-apiserver", names=API_NAMES, addresses=[*API_ADDRESSES, *addresses]),
     )
-    _write_pair(
+    write_pair(
         folder,
         "component-serving",
         *issue(authority, "kubebox-component", names=["localhost"], addresses=["127.0.0.1"]),
@@ -113,8 +121,8 @@ def write_pki(folder: Path) -> None:
         ("controller-manager", "system:kube-controller-manager", ""),
         ("scheduler", "system:kube-scheduler", ""),
     ):
-        _write_pair(folder, name, *issue(authority, user, organization=organization))
-    _write_pair(folder, "front-proxy-client", *issue(front_proxy, "front-proxy-client"))
+        write_pair(folder, name, *issue(authority, user, organization=organization))
+    write_pair(folder, "front-proxy-client", *issue(front_proxy, "front-proxy-client"))
     signer = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     _write(folder / "service-account.key", _pem(signer))
     _write(
@@ -154,9 +162,10 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _write_pair(
+def write_pair(
     folder: Path, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> None:
+    """Write a certificate and its key."""
     _write(folder / f"{name}.crt", certificate.public_bytes(serialization.Encoding.PEM))
     _write(folder / f"{name}.key", _pem(key))
 

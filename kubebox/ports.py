@@ -16,13 +16,13 @@ LOOPBACK = "127.0.0.1"
 
 
 class HeldPort:
-    """A free loopback port, held until `close`."""
+    """A free port of one of the machine's addresses, held until `close`."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: str = LOOPBACK) -> None:
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            self._socket.bind((LOOPBACK, 0))
+            self._socket.bind((address, 0))
         except OSError:
             self._socket.close()
             raise

@@ -2,6 +2,7 @@
 
     kube_box           etcd and kube-apiserver, shared by the whole session: the default for tests
     kube_cluster       the same with controller manager, scheduler and ten fake nodes
+    kube_nodes         three real nodes with the images of Slurm, shared by the whole session
     kube_box_factory   makes a box of a test's own, for tests that break it
     kube_namespace     a fresh namespace in `kube_box`, removed with all it holds after the test
     kube_programs      no box, only the programs, for tests that start boxes by themselves
@@ -16,6 +17,7 @@ counts and progress can be shown.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +26,8 @@ import pytest
 from kubebox import Box, BoxSpec, KubeboxError
 from kubebox.binaries import provide
 from kubebox.box import available_tools, tools_for
+from kubebox.images.slurm import provide_slurm_images
+from kubebox.nodes.ground import provide_ground
 from kubebox.slurm import SlurmBox, SlurmSpec
 from kubebox.slurm.rootfs import RELEASES, provide_root
 
@@ -37,6 +41,7 @@ _NEEDS = {
     "kube_cluster": tools_for(_CLUSTER),
     "kube_box_factory": tools_for(BoxSpec(fake_nodes=1)),
 }
+_NODES = BoxSpec(controller_manager=True, scheduler=True, nodes=3, ready_timeout=300)
 _SLURM, _SLURM_24 = SlurmSpec(release="26.05"), SlurmSpec(release="24.11")
 _NEEDS_SLURM = {
     "slurm_box": [_SLURM.release],
@@ -63,6 +68,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             {name for fixture in used & _NEEDS_SLURM.keys() for name in _NEEDS_SLURM[fixture]}
         ):
             provide_root(release, tell)
+        if "kube_nodes" in used:
+            _nodes_spec(tell)
     except KubeboxError as error:
         # The tests that need no box still run; the others fail with this sentence, each in its own place.
         tell(str(error))
@@ -79,6 +86,17 @@ def kube_box(request: pytest.FixtureRequest) -> Iterator[Box]:
 def kube_cluster(request: pytest.FixtureRequest) -> Iterator[Box]:
     """Hand out a whole control plane with ten fake nodes, shared by the session."""
     with _up(request, _CLUSTER) as box:
+        yield box
+
+
+@pytest.fixture(scope="session")
+def kube_nodes(request: pytest.FixtureRequest) -> Iterator[Box]:
+    """Hand out a cluster of three real nodes, shared by the session; needs root. Use your own namespace."""
+    try:
+        spec = _nodes_spec(_teller(request.config))
+    except KubeboxError as error:
+        pytest.fail(f"kube_nodes: {error}", pytrace=False)
+    with _up(request, spec) as box:
         yield box
 
 
@@ -132,6 +150,14 @@ def slurm_box_factory(request: pytest.FixtureRequest) -> Iterator[SlurmBoxFactor
             return stack.enter_context(_slurm_up(request, SlurmSpec(**spec)))
 
         yield make
+
+
+def _nodes_spec(tell: Callable[[str], None]) -> BoxSpec:
+    """Return the spec of the shared real nodes, with everything made that they need."""
+    tools = provide(tools_for(_NODES), tell)
+    spec = dataclasses.replace(_NODES, images=(str(provide_slurm_images(tell)),))
+    provide_ground(spec, tools, tell)
+    return spec
 
 
 def _slurm_up(request: pytest.FixtureRequest, spec: SlurmSpec) -> SlurmBox:

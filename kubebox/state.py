@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kubebox import cgroups
 from kubebox.errors import BoxError
 from kubebox.procs import ProcessId
 
@@ -239,6 +240,7 @@ def _sweep(root: Path) -> list[str]:
     dead = [layout for layout in layouts(root) if not is_live(layout)]
     for layout in dead:
         _kill_leftovers(layout)
+        cgroups.remove(layout.folder)
         discard(layout.folder)
     return [layout.name for layout in dead]
 

@@ -15,7 +15,7 @@ from kubebox.components import Component, Plan
 from kubebox.keeper import Keeper, Report, report, write_private
 from kubebox.launch import Launch
 from kubebox.nodes import NodeProvider, node_providers
-from kubebox.ports import HeldPort
+from kubebox.ports import LOOPBACK, HeldPort
 from kubebox.procs import ProcessId, spawn
 from kubebox.state import Record
 
@@ -33,6 +33,7 @@ class Supervisor(Keeper[Component]):
         self._launch = launch
         self._ports: dict[str, HeldPort] = {}
         self._version = ""
+        self._providers = node_providers(launch.spec)
         self._plan: Plan
         self._tls: ssl.SSLContext
 
@@ -44,14 +45,13 @@ class Supervisor(Keeper[Component]):
         self.run_all(core)
         self._version = self._server_version()
         self.step(f"kube-apiserver {self._version} ready at {self._plan.server}")
-        providers = node_providers(self._launch.spec)
         rest = components.controllers(self._plan)
-        for provider in providers:
+        for provider in self._providers:
             rest += provider.components(self._plan, self._launch.tools)
         if rest:
             self.run_all(rest)
             self.step(f"{', '.join(component.name for component in rest)} ready")
-        for provider in providers:
+        for provider in self._providers:
             self._join(provider)
         if self._launch.spec.controller_manager:
             self.until(self._default_account_exists, "service account default/default", self.children)
@@ -61,10 +61,13 @@ class Supervisor(Keeper[Component]):
         for folder in (layout.pki, layout.folder / "log", layout.bin):
             folder.mkdir(mode=0o700, exist_ok=True)
         self.listen()
+        wanted = [provider.prepare(layout, self._launch.tools) for provider in self._providers]
+        address = next(filter(None, wanted), LOOPBACK)
         for name in components.port_names(spec):
-            self._ports[name] = HeldPort()
-        self._plan = Plan(layout, spec, {name: held.port for name, held in self._ports.items()})
-        pki.write_pki(layout.pki)
+            self._ports[name] = HeldPort(address if name == components.API_SERVER else LOOPBACK)
+        ports = {name: held.port for name, held in self._ports.items()}
+        self._plan = Plan(layout, spec, ports, address)
+        pki.write_pki(layout.pki, [address] if address != LOOPBACK else [])
         for path, content in components.config_files(self._plan).items():
             write_private(path, components.dump(content).encode())
         for name, program in self._launch.tools.items():
@@ -92,7 +95,7 @@ class Supervisor(Keeper[Component]):
         return spawn(
             [str(self.layout.bin / component.program), *component.arguments],
             log=self.layout.log(component.name),
-            env=_environment(self.layout.folder),
+            env={**_environment(self.layout.folder), **component.env},
             cwd=self.layout.folder,
         )
 
@@ -101,6 +104,11 @@ class Supervisor(Keeper[Component]):
         if component.health is None:
             return None
         return answers(component.health, self._tls if component.health.startswith("https:") else None)
+
+    def release(self) -> None:
+        """Let the providers of nodes clear away what the kernel does not."""
+        for provider in self._providers:
+            provider.close()
 
     def describe(self, supervisor: ProcessId) -> Record:
         """Describe the control plane and its processes."""

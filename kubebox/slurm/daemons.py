@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ COMMANDS = "commands"
 CLUSTER, DATABASE = "kubebox", "slurm_acct"
 _SLURM_CONF = """\
 ClusterName={cluster}
-SlurmctldHost={host}({loopback})
+{hosts}
 SlurmctldPort={slurmctld}
 SlurmUser=slurm
 AuthType=auth/slurm
@@ -89,6 +90,11 @@ class Daemon:
     env: Mapping[str, str] = field(default_factory=dict)
     # The node whose pod this is; None for daemons that see the whole box.
     node: str | None = None
+    # What it takes its own name to be, its own if empty, and the address at which it listens.
+    host: str = ""
+    address: str = LOOPBACK
+    # Whether it has a /run of its own, for there are others of its kind.
+    own_run: bool = False
 
 
 def port_names(spec: SlurmSpec) -> list[str]:
@@ -100,8 +106,7 @@ def slurm_conf(spec: SlurmSpec, ports: Mapping[str, int], extra: str) -> str:
     """Return slurm.conf; `extra` lines come last, and the last word counts."""
     text = _SLURM_CONF.format(
         cluster=CLUSTER,
-        host=SLURMCTLD,
-        loopback=LOOPBACK,
+        hosts="\n".join(f"SlurmctldHost={host}({address})" for host, address in addresses(spec).items()),
         slurmctld=ports[SLURMCTLD],
         max_nodes=max(2048, spec.cloud_nodes + 1024),
         return_to_service=spec.return_to_service,
@@ -125,10 +130,17 @@ def cgroup_conf() -> str:
     return "CgroupPlugin=disabled\n"
 
 
-def hosts(nodes: Iterable[str]) -> str:
+def addresses(spec: SlurmSpec) -> dict[str, str]:
+    """Return where each slurmctld listens: all on one port, so each has a loopback address of its own."""
+    ours = ipaddress.ip_address(LOOPBACK)
+    return {host: str(ours + number) for number, host in enumerate(spec.controllers)}
+
+
+def hosts(spec: SlurmSpec, nodes: Iterable[str]) -> str:
     """Return /etc/hosts: every name of the box is this machine."""
-    central = ("localhost", SLURMCTLD, SLURMRESTD, SLURMDBD, MARIADB, COMMANDS)
-    return "".join(f"{LOOPBACK} {name}\n" for name in (*central, *nodes))
+    central = ("localhost", SLURMRESTD, SLURMDBD, MARIADB, COMMANDS)
+    lines = {**dict.fromkeys((*central, *nodes), LOOPBACK), SLURMCTLD: LOOPBACK, **addresses(spec)}
+    return "".join(f"{address} {name}\n" for name, address in lines.items())
 
 
 def mariadb() -> Daemon:
@@ -141,9 +153,20 @@ def slurmdbd(ports: Mapping[str, int]) -> Daemon:
     return Daemon(SLURMDBD, ("slurmdbd", "-D"), "slurm", ports[SLURMDBD])
 
 
-def slurmctld(ports: Mapping[str, int]) -> Daemon:
-    """Return slurmctld."""
-    return Daemon(SLURMCTLD, ("slurmctld", "-D"), "slurm", ports[SLURMCTLD])
+def slurmctlds(spec: SlurmSpec, ports: Mapping[str, int]) -> list[Daemon]:
+    """Return slurmctld and its standbys."""
+    return [
+        Daemon(
+            f"{SLURMCTLD}-{number}" if number else SLURMCTLD,
+            ("slurmctld", "-D"),
+            "slurm",
+            ports[SLURMCTLD],
+            host=host,
+            address=address,
+            own_run=number > 0,
+        )
+        for number, (host, address) in enumerate(addresses(spec).items())
+    ]
 
 
 def slurmrestd(spec: SlurmSpec, ports: Mapping[str, int]) -> Daemon:

@@ -46,7 +46,7 @@ def lay_out(places: Places, spec: SlurmSpec, ports: Mapping[str, int]) -> None:
     if spec.accounting:
         # slurmdbd refuses a configuration that others can read: it may hold the database's password.
         _file(places.etc / "slurmdbd.conf", daemons.slurmdbd_conf(ports).encode(), 0o600)
-    places.hosts.write_text(daemons.hosts(()), encoding="utf-8")
+    places.hosts.write_text(daemons.hosts(spec, ()), encoding="utf-8")
 
 
 def add_node(places: Places, node: str) -> None:
@@ -60,6 +60,12 @@ def add_node(places: Places, node: str) -> None:
     if node not in names:
         with places.hosts.open("a", encoding="utf-8") as file:
             file.write(f"{LOOPBACK} {node}\n")
+
+
+def add_run(places: Places, name: str) -> None:
+    """Write what a standby needs before it starts: a /run of its own."""
+    _folder(places.node_run(name), "root")
+    _folder(places.node_run(name) / daemons.SLURMCTLD, "slurm")
 
 
 def add_database(places: Places) -> None:

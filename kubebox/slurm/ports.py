@@ -8,11 +8,13 @@ Whoever asks for any free port, or for a port to connect from, does not get one 
 from __future__ import annotations
 
 import socket
+import sys
 from pathlib import Path
 
 from kubebox.ports import LOOPBACK
 
 _LISTEN = "0A"
+_ANY = 0
 
 
 class SlurmPort:
@@ -34,10 +36,12 @@ class SlurmPort:
         self._socket.close()
 
 
-def listening(port: int) -> bool:
-    """Say whether a server listens on a loopback port, without disturbing it by a connection."""
+def listening(port: int, address: str = LOOPBACK) -> bool:
+    """Say whether a server listens on a local port, without disturbing it by a connection."""
+    wanted = int.from_bytes(socket.inet_aton(address), sys.byteorder)
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:
         _, local, _, state, *_ = line.split()
-        if state == _LISTEN and int(local.rpartition(":")[2], 16) == port:
+        host, _, number = local.partition(":")
+        if state == _LISTEN and int(number, 16) == port and int(host, 16) in (wanted, _ANY):
             return True
     return False

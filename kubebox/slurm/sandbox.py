@@ -15,15 +15,15 @@ the moment of a fork.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kubebox import linux
 from kubebox.errors import BoxError
 from kubebox.procs import tail
 from kubebox.slurm.rootfs import USERS
@@ -31,27 +31,8 @@ from kubebox.slurm.rootfs import USERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-_CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWPID = 0x00020000, 0x04000000, 0x20000000
-_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 0x1, 0x2, 0x4, 0x8, 0x20
-_MS_BIND, _MS_REC, _MS_PRIVATE = 0x1000, 0x4000, 0x40000
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_LIBC = ctypes.CDLL(None, use_errno=True)
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LANG": "C.UTF-8"}
-
-
-def _call(name: str, *arguments: Any) -> None:
-    if getattr(_LIBC, name)(*arguments) != 0:
-        code = ctypes.get_errno()
-        raise OSError(code, f"{name}: {os.strerror(code)}")
-
-
-def _mount(source: Path | str, target: Path, kind: str | None, flags: int, data: str | None = None) -> None:
-    words = (str(source), str(target), kind, data)
-    encoded = [None if word is None else word.encode() for word in words]
-    try:
-        _call("mount", encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}: {source} on {target}") from None
 
 
 @dataclass(frozen=True)
@@ -66,17 +47,17 @@ class View:
 
     def enter(self) -> None:
         """Make the mounts and the host name in the namespaces of the calling process, and go inside."""
-        _mount("none", Path("/"), None, _MS_REC | _MS_PRIVATE)
-        _mount(self.rootfs, self.root, None, _MS_BIND)
-        _mount("none", self.root, None, _MS_BIND | _MS_REMOUNT | _MS_RDONLY)
-        _mount("proc", self.root / "proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC)
-        _mount("dev", self.root / "dev", "tmpfs", _MS_NOSUID, "mode=755,size=64k")
+        linux.mount("none", Path("/"), None, linux.MS_REC | linux.MS_PRIVATE)
+        linux.mount(self.rootfs, self.root, None, linux.MS_BIND)
+        linux.mount("none", self.root, None, linux.MS_BIND | linux.MS_REMOUNT | linux.MS_RDONLY)
+        linux.mount("proc", self.root / "proc", "proc", linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC)
+        linux.mount("dev", self.root / "dev", "tmpfs", linux.MS_NOSUID, "mode=755,size=64k")
         for name in _DEVICES:
             (self.root / "dev" / name).touch()
-            _mount(Path("/dev") / name, self.root / "dev" / name, None, _MS_BIND)
+            linux.mount(Path("/dev") / name, self.root / "dev" / name, None, linux.MS_BIND)
         (self.root / "dev" / "shm").mkdir(mode=0o1777)
         for place, source in self.binds.items():
-            _mount(source, self.root / place, None, _MS_BIND)
+            linux.mount(source, self.root / place, None, linux.MS_BIND)
         socket.sethostname(self.hostname)
         os.chroot(self.root)
         os.chdir("/")
@@ -109,7 +90,7 @@ class Compartment:
         self._writer = writer
         self._namespaces = [
             (os.open(f"/proc/{self.pid}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
-            for name, flag in (("mnt", _CLONE_NEWNS), ("uts", _CLONE_NEWUTS))
+            for name, flag in (("mnt", linux.CLONE_NEWNS), ("uts", linux.CLONE_NEWUTS))
         ]
 
     @property
@@ -124,7 +105,7 @@ class Compartment:
 
         def go_inside() -> None:
             for fd, flag in self._namespaces:
-                _call("setns", fd, flag)
+                linux.call("setns", fd, flag)
             os.chroot(self._root)
             os.chdir("/")
             os.setgroups([])
@@ -161,23 +142,23 @@ def _children_in(pid: int | None) -> Iterator[None]:
     home = os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
     try:
         if pid is None:
-            _call("unshare", _CLONE_NEWPID)
+            linux.call("unshare", linux.CLONE_NEWPID)
         else:
             away = os.open(f"/proc/{pid}/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
             try:
-                _call("setns", away, _CLONE_NEWPID)
+                linux.call("setns", away, linux.CLONE_NEWPID)
             finally:
                 os.close(away)
         yield
     finally:
-        _call("setns", home, _CLONE_NEWPID)
+        linux.call("setns", home, linux.CLONE_NEWPID)
         os.close(home)
 
 
 def _become_init(view: View) -> None:
     # Orphans come to the first process, which never waits for anybody: ignored children are not kept.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
-    _call("unshare", _CLONE_NEWNS | _CLONE_NEWUTS)
+    linux.call("unshare", linux.CLONE_NEWNS | linux.CLONE_NEWUTS)
     view.enter()
 
 

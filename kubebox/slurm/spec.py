@@ -39,6 +39,8 @@ class SlurmSpec:
     `nodes` real slurmd named n0, n1, … register by themselves, as the operator's do; `node_conf` is the line
     each brings along. `cloud_nodes` are records named c0000, c0001, … with nothing behind them. `extra_conf`
     comes last in slurm.conf and so wins over kubebox's own lines. `accounting` adds slurmdbd and MariaDB.
+    `controllers` are the host names of several slurmctlds that share their state: the first is in charge, and
+    the others are its standbys. Their daemons are called slurmctld, slurmctld-1, slurmctld-2, …
     """
 
     release: str = "26.05"
@@ -48,6 +50,7 @@ class SlurmSpec:
     extra_conf: str = ""
     node_conf: str = "CPUs=4 RealMemory=4000"
     return_to_service: int = 2
+    controllers: tuple[str, ...] = ("slurmctld",)
     name: str | None = None
     ready_timeout: float = 120.0
 
@@ -64,6 +67,9 @@ class SlurmSpec:
             raise SpecError("node_conf: holds a line break: write all settings on one line")
         if self.return_to_service not in _RETURN_TO_SERVICE:
             raise SpecError(f"return_to_service: {self.return_to_service} is not 0, 1 or 2")
+        object.__setattr__(self, "controllers", tuple(self.controllers))  # JSON knows lists only
+        if not 1 <= len({check_node_name(host) for host in self.controllers}) == len(self.controllers):
+            raise SpecError(f"controllers: {self.controllers} are not one or more different host names")
         if self.ready_timeout <= 0:
             raise SpecError(f"ready_timeout: {self.ready_timeout} is not a positive number of seconds")
 

@@ -45,6 +45,7 @@ class SlurmSupervisor(Keeper[Daemon]):
         self._rootfs = launch.rootfs
         self._places = Places(launch.folder)
         self._held: dict[str, SlurmPort] = {}
+        self._retired: dict[str, SlurmPort] = {}
         self._compartments: dict[str, Compartment] = {}
         self._kept: set[str] = set()
         self._version = ""
@@ -56,7 +57,8 @@ class SlurmSupervisor(Keeper[Daemon]):
         self._prepare()
         if self._spec.accounting:
             self._bring_up_accounting()
-        self.run_all([daemons.slurmctld(self._ports)])
+        for daemon in daemons.slurmctlds(self._spec, self._ports):
+            self.run_all([daemon])  # a standby that starts first would wait for the one in charge
         self.step("slurmctld ready")
         nodes = [self._make_node(name, self._spec.node_conf) for name in self._spec.node_names]
         self.run_all([daemons.slurmrestd(self._spec, self._ports), *nodes])
@@ -117,7 +119,11 @@ class SlurmSupervisor(Keeper[Daemon]):
             binds = self._places.binds()
             if component.node is not None:
                 binds = self._places.node_binds(component.node)
-            self._compartments[name] = self._compartment(name, binds, component.node or name)
+            if component.own_run:
+                files.add_run(self._places, name)
+                binds = {**binds, "run": self._places.node_run(name)}
+            hostname = component.node or component.host or name
+            self._compartments[name] = self._compartment(name, binds, hostname)
         log, env = self.layout.log(name), component.env
         return self._compartments[name].spawn(component.argv, user=component.user, log=log, env=env)
 
@@ -125,7 +131,7 @@ class SlurmSupervisor(Keeper[Daemon]):
         """Say whether a daemon listens where it should."""
         if component.name == daemons.MARIADB:
             return self._database_answers()
-        return None if component.port is None else listening(component.port)
+        return None if component.port is None else listening(component.port, component.address)
 
     def _database_answers(self) -> bool:
         with socket.socket(socket.AF_UNIX) as client:
@@ -167,7 +173,9 @@ class SlurmSupervisor(Keeper[Daemon]):
         if daemons.SLURMD + node in self.components:
             raise SpecError(f"node name: {node!r} is taken by a node of this box")
         files.add_node(self._places, node)
-        held = self._held[daemons.SLURMD + node] = SlurmPort()
+        name = daemons.SLURMD + node
+        held = self._retired.pop(name) if name in self._retired else SlurmPort()
+        self._held[name] = held
         return daemons.slurmd(node, settings, held.port, self._ports)
 
     def _add_node(self, request: Mapping[str, Any]) -> None:
@@ -189,7 +197,8 @@ class SlurmSupervisor(Keeper[Daemon]):
         self.ended(name)
         self.pids.pop(name, None)
         del self.components[name], self.children[name]
-        self._held.pop(name).close()
+        # slurmctld keeps the record with this port, and does not reach a later slurmd of the name on another.
+        self._retired[name] = self._held.pop(name)
         self.record()
 
     def _with_all(self, request: Mapping[str, Any]) -> str:

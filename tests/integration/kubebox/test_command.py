@@ -110,6 +110,7 @@ def test_programs_of_envtest_suffice(tmp_path: Path, kube_programs: dict[str, Pa
     environ = {**os.environ, "KUBEBUILDER_ASSETS": str(tmp_path)}
     build = [sys.executable, "-m", "kubebox", "build"]
     built = subprocess.run(build, cwd=ROOT, env=environ, capture_output=True, text=True, check=True)
-    assert [line.split()[0] for line in built.stdout.splitlines()] == [*given, "kwok", "kwok-stages", "helm"]
+    ours = ["kwok", "kwok-stages", "helm", "helm-unittest"]
+    assert [line.split()[0] for line in built.stdout.splitlines()] == [*given, *ours]
     text = "def test_programs(kube_programs): assert 'kube-scheduler' not in kube_programs\n"
     assert "1 passed" in run_tests(tmp_path, text, tmp_path)

@@ -1,4 +1,7 @@
-"""`make demo`, as far as a person cannot see it in its output: what it leaves behind."""
+"""`make demo`, as far as a person cannot see it in its output: what it leaves behind.
+
+With fake nodes; what it shows on real ones is what tests/e2e install, too.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ def demo(state_home: Path) -> Iterator[Demo]:
 
 def test_kept_demo_runs_until_it_is_taken_down(demo: Demo, state_home: Path, processes_in: Processes) -> None:
     """After --keep the cluster and the operator in it run; --down ends both and leaves nothing."""
-    with demo("--keep") as shown:
+    with demo("--keep", "--fake") as shown:
         said, _ = shown.communicate()
     assert shown.returncode == 0, said
     assert "nodeset.slinky.slurm.net/worker" in said
@@ -60,7 +63,7 @@ def test_kept_demo_runs_until_it_is_taken_down(demo: Demo, state_home: Path, pro
 
 def test_ended_demo_leaves_nothing(demo: Demo, state_home: Path, processes_in: Processes) -> None:
     """A demo that is told to end in the middle takes everything down first."""
-    with demo() as shown:
+    with demo("--fake") as shown:
         assert shown.stdout is not None
         for line in shown.stdout:
             if line.startswith("==> starting the operator"):
@@ -71,3 +74,16 @@ def test_ended_demo_leaves_nothing(demo: Demo, state_home: Path, processes_in: P
         said, _ = shown.communicate()
     assert shown.returncode == 128 + signal.SIGTERM, said
     assert processes_in(state_home) == []
+
+
+def test_cluster_of_somebody_needs_an_image(demo: Demo, tmp_path: Path) -> None:
+    """On a cluster that is not ours nothing is installed before the demo knows an image that it can pull."""
+    for path, complaint in (
+        (tmp_path / "none", "there is no such file"),
+        (tmp_path / "some", "OPERATOR_IMAGE="),
+    ):
+        (tmp_path / "some").touch()
+        with demo("--kubeconfig", str(path)) as refused:
+            said, _ = refused.communicate()
+        assert refused.returncode == 1
+        assert complaint in said

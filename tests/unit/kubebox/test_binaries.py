@@ -58,7 +58,7 @@ def test_of_existing_programs_those_that_are_there_are_available(tmp_path: Path)
     for name in ("etcd", "kube-apiserver", "kubectl"):
         executable(tmp_path / name)
     found = available_tools({"KUBEBUILDER_ASSETS": str(tmp_path)})
-    assert found == ["etcd", "kube-apiserver", "kubectl", "kwok", "kwok-stages", "helm"]
+    assert found == ["etcd", "kube-apiserver", "kubectl", "kwok", "kwok-stages", "helm", "helm-unittest"]
     assert available_tools({"KUBEBUILDER_ASSETS": str(tmp_path), "KUBEBOX_USE_EXISTING": "0"}) == list(
         ALL_TOOLS
     )
@@ -83,3 +83,5 @@ def test_modules_are_the_versions_we_name() -> None:
     kubernetes = (build.HYPERKUBE.folder / "go.mod").read_text()
     assert f"\tk8s.io/kubernetes {build.KUBERNETES_VERSION}\n" in kubernetes
     assert f"{build.KWOK_MODULE} {build.KWOK_VERSION}\n" in (build.KWOK.folder / "go.mod").read_text()
+    unittest = (build.HELM_UNITTEST.folder / "go.mod").read_text()
+    assert f"{build.HELM_UNITTEST_MODULE} {build.HELM_UNITTEST_VERSION}\n" in unittest

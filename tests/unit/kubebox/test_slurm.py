@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -34,6 +35,8 @@ PORTS = {"slurmctld": 1001, "slurmrestd": 1002, "slurmdbd": 1003}
         ({"node_conf": "CPUs=1\nGres=x"}, "node_conf: holds a line break"),
         ({"return_to_service": 3}, "return_to_service: 3 is not 0, 1 or 2"),
         ({"ready_timeout": 0}, "ready_timeout: 0 is not a positive"),
+        ({"controllers": ()}, "controllers: .* are not one or more"),
+        ({"controllers": ("a", "a")}, "controllers: .* different host names"),
     ],
 )
 def test_wish_that_cannot_work_names_its_field(wish: dict[str, Any], complaint: str) -> None:
@@ -45,7 +48,7 @@ def test_wish_that_cannot_work_names_its_field(wish: dict[str, Any], complaint: 
 def test_spec_survives_the_way_to_the_supervisor() -> None:
     """What `to_json` writes, `from_json` reads back as an equal spec."""
     spec = SlurmSpec(nodes=2, accounting=True, extra_conf="A=b", name="x", return_to_service=0)
-    assert SlurmSpec.from_json(spec.to_json()) == spec
+    assert SlurmSpec.from_json(json.loads(json.dumps(spec.to_json()))) == spec
     assert spec.node_names == ["n0", "n1"]
 
 
@@ -75,6 +78,15 @@ def test_configuration_follows_the_spec() -> None:
     assert "AccountingStorage" not in daemons.slurm_conf(SlurmSpec(), PORTS, "")
 
 
+def test_standbys_share_all_but_their_address() -> None:
+    """Every slurmctld is in slurm.conf and /etc/hosts under a name and an address of its own."""
+    spec = SlurmSpec(controllers=("one", "two"))
+    text = daemons.slurm_conf(spec, PORTS, "")
+    assert "SlurmctldHost=one(127.0.0.1)\nSlurmctldHost=two(127.0.0.2)\nSlurmctldPort=1001\n" in text
+    assert "127.0.0.2 two\n" in daemons.hosts(spec, ())
+    assert [daemon.name for daemon in daemons.slurmctlds(spec, PORTS)] == ["slurmctld", "slurmctld-1"]
+
+
 def test_daemons_listen_where_the_box_says() -> None:
     """Every daemon is told its own address and the address of slurmctld, on loopback."""
     slurmd = daemons.slurmd("n7", "CPUs=2", 1010, PORTS)
@@ -85,7 +97,7 @@ def test_daemons_listen_where_the_box_says() -> None:
     assert restd.argv[-1] == "127.0.0.1:1002"
     assert restd.user == "nobody"
     assert "DbdPort=1003\n" in daemons.slurmdbd_conf(PORTS)
-    assert "127.0.0.1 n0\n" in daemons.hosts(["n0"])
+    assert "127.0.0.1 n0\n" in daemons.hosts(SlurmSpec(), ["n0"])
 
 
 def test_token_is_what_others_understand() -> None:

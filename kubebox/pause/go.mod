@@ -1,0 +1,3 @@
+module kubebox/pause
+
+go 1.26.0
