@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm test unit lint format bench demo demo-down crds lock clean
+.PHONY: help venv kube slurm test unit explore lint format bench demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -32,7 +32,11 @@ slurm: venv ## the root file systems of Slurm, made once
 	@$(STEP) "slurm root file systems" "$(BIN)/python" -m kubebox slurm build
 
 test: kube slurm ## all tests, against a real Kubernetes and a real Slurm
+	@$(STEP) "chart tests" "$(BIN)/python" scripts/charts.py test
 	@$(STEP) "tests" $(PYTEST) $(PYTEST_ARGS)
+
+explore: venv ## the property tests with fresh seeds and many more cases (EXPLORE_FACTOR=20 times as many)
+	@HYPOTHESIS_PROFILE=explore $(STEP) "property tests, explored" $(PYTEST) -m hypothesis --timeout=0 tests/unit $(PYTEST_ARGS)
 
 unit: venv ## only the tests that need no server
 	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
@@ -44,24 +48,33 @@ lint: venv ## formatting, lint rules, types, layers, generated files
 	@$(STEP) "layers" "$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter"
 	@$(STEP) "generated CRDs are fresh" "$(BIN)/python" -m slurm_operator.api.schema --check $(CRDS)
 	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/api.md
+	@$(STEP) "charts" "$(BIN)/python" scripts/charts.py lint
+	@$(STEP) "values in the charts' READMEs are fresh" "$(BIN)/python" scripts/charts.py values
 	@$(STEP) "package builds" sh scripts/check-package "$(BIN)/python"
 
 format: venv ## rewrite the sources in the project's format
 	@"$(BIN)/ruff" format . && "$(BIN)/ruff" check --fix .
 
-bench: kube slurm ## measure the runtime and the Slurm client; tables, and JSON under bench/results
+bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale; tables, and JSON under bench/results
 	@$(STEP) "bench runtime" "$(BIN)/python" -m bench.runtime $(BENCH_ARGS)
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
+	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
 
-demo: kube slurm ## this operator between a real Kubernetes and a real Slurm (KEEP=1 leaves it running)
-	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep)
+# A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.
+THERE := $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)" $(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") $(if $(VALUES),--values "$(VALUES)"))
+
+demo: kube slurm ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBECONFIG=FILE: on a cluster of yours)
+	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep) $(THERE)
 
 demo-down: venv ## remove what `make demo KEEP=1` left running
-	@"$(BIN)/python" scripts/demo.py --down
+	@"$(BIN)/python" scripts/demo.py --down $(THERE)
 
 crds: venv ## write the CRDs and docs/api.md from the structs in src/slurm_operator/api
 	@"$(BIN)/python" -m slurm_operator.api.schema --write $(CRDS)
 	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/api.md
+
+charts: venv ## write the tables of values in the charts' READMEs from values.yaml
+	@"$(BIN)/python" scripts/charts.py values --write
 
 lock: ## pin the requirements again (needs the network and uv)
 	@sh scripts/lock

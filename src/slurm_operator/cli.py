@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from slurm_operator import __version__
-from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
+from slurm_operator.flags import (
+    Parser,
+    add_manager_flags,
+    add_webhook_flags,
+    manager_options,
+    parse,
+    webhook_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,6 +66,14 @@ def _manager(parser: Parser, argv: Sequence[str]) -> int:
     return run_manager(options)
 
 
+def _webhook(parser: Parser, argv: Sequence[str]) -> int:
+    add_webhook_flags(parser)
+    options = webhook_options(parse(parser, argv))
+    from slurm_operator.webhook.process import run_webhook  # noqa: PLC0415 - see the module docstring
+
+    return run_webhook(options)
+
+
 def _crds(parser: Parser, argv: Sequence[str]) -> int:
     parser.add_argument(
         "--output-dir", metavar="DIR", type=Path, help="write one file per kind into DIR instead"
@@ -91,6 +106,7 @@ def _version(parser: Parser, argv: Sequence[str]) -> int:
 
 _COMMANDS: dict[str, tuple[Callable[[Parser, Sequence[str]], int], str]] = {
     "manager": (_manager, "Run the operator."),
+    "webhook": (_webhook, "Run the admission webhooks."),
     "crds": (_crds, "Print the CustomResourceDefinitions, for kubectl apply --server-side -f -"),
     "version": (_version, "Print the version."),
 }

@@ -11,27 +11,23 @@ controller-runtime reads them.
 from __future__ import annotations
 
 import argparse
-import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from slurm_operator.kube.address import Address, parse_address
-from slurm_operator.kube.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions, parse_level
-from slurm_operator.slurm.address import parse_url
+from slurm_operator import flagvalues as values
+from slurm_operator.kube.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions
+from slurm_operator.webhook.options import CERTIFICATE_FOLDER, WebhookOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
+
+    from slurm_operator.kube.address import Address
 
 USAGE_ERROR = 2
 
-_DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-_CONDITION_TYPE = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
-# The spellings of strconv.ParseBool.
-_TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
-_FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-# Beyond this the API server is the limit, and the value is most likely a typing error.
-_MOST_WORKERS = 1000
-_METRICS_ADDRESS = ":8080"
+_BOOLEANS = "A boolean flag alone means true; --flag=false switches it off."
+_IGNORED = "accepted for compatibility; {}"
 # controller-runtime reads `nanos` and calls it `nano` in its help: people have written both.
 _TIME_ENCODING_ALIASES = {"nano": "nanos"}
 
@@ -80,16 +76,16 @@ class Parser(argparse.ArgumentParser):
 
 def add_manager_flags(parser: argparse.ArgumentParser) -> None:
     """Define the flags of the manager, with the defaults of the Go operator."""
-    parser.epilog = "A boolean flag alone means true; --flag=false switches it off."
+    parser.epilog = _BOOLEANS
     process = parser.add_argument_group("process")
-    _text(
-        process,
-        "kubeconfig",
-        "",
-        "kubeconfig file; else $KUBECONFIG, the pod's service account, ~/.kube/config",
-    )
+    _kubeconfig_flag(process)
     _value(
-        process, "namespaces", "", _namespaces, "LIST", "namespaces to watch, separated by commas; empty: all"
+        process,
+        "namespaces",
+        "",
+        values.namespaces,
+        "LIST",
+        "namespaces to watch, separated by commas; empty: all",
     )
     _boolean(
         process, "leader-elect", "lead only while holding the Lease slurm-operator; needed for two replicas"
@@ -98,7 +94,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         process,
         "leader-elect-namespace",
         "",
-        _namespace,
+        values.namespace,
         "NAME",
         "namespace of that Lease; empty: the process's own",
     )
@@ -106,7 +102,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         process,
         "propagated-node-conditions",
         "",
-        _conditions,
+        values.conditions,
         "LIST",
         "Node conditions that explain a cordon as the drain reason, by commas",
     )
@@ -114,34 +110,75 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         process,
         "slurm-api-override",
         "",
-        _slurm_url,
+        values.slurm_url,
         "URL",
         "slurmrestd to use for every cluster, for a manager outside of Kubernetes; empty: each its own",
     )
     servers = parser.add_argument_group("servers (an address is host:port or :port; 0 disables)")
-    _value(servers, "health-addr", ":8081", _address, "ADDR", "where /healthz and /readyz listen")
-    _value(servers, "metrics-addr", _METRICS_ADDRESS, _metrics_address, "ADDR", "where /metrics listens")
-    _boolean(servers, "metrics-secure", "serve /metrics over TLS, to those whom the API server allows")
-    _boolean(servers, "enable-http2", "accepted for compatibility; these servers speak HTTP/1.1 only")
+    _health_flag(servers)
+    _value(
+        servers,
+        "metrics-addr",
+        values.METRICS_ADDRESS,
+        values.metrics_address,
+        "ADDR",
+        "where /metrics listens",
+    )
+    _metrics_flags(servers)
     _boolean(servers, "profile", "serve stacks, profiles and memory under /debug/pprof/")
-    _value(servers, "profile-addr", "localhost:6060", _address, "ADDR", "where /debug/pprof/ listens")
+    _value(servers, "profile-addr", "localhost:6060", values.address, "ADDR", "where /debug/pprof/ listens")
     workers = parser.add_argument_group("workers (reconciles at the same time)")
     for name in WORKERS:
-        _value(workers, f"{name}-workers", "1", _count, "N", f"for the {name} controller")
-    logging = parser.add_argument_group("logging")
-    _boolean(logging, "zap-devel", "developer's log: console encoder, level debug, stack traces from warn on")
-    _value(logging, "zap-encoder", "", _choice(ENCODERS), "NAME", f"one of {', '.join(ENCODERS)}")
-    _value(logging, "zap-log-level", "", _level, "LEVEL", f"one of {', '.join(LEVELS)}, or a number above 0")
+        _value(workers, f"{name}-workers", "1", values.count, "N", f"for the {name} controller")
+    _logging_flags(parser)
+
+
+def add_webhook_flags(parser: argparse.ArgumentParser) -> None:
+    """Define the flags of the webhook, with the defaults of the Go operator's webhook."""
+    parser.epilog = _BOOLEANS
+    process = parser.add_argument_group("process")
+    _kubeconfig_flag(process)
     _value(
-        logging, "zap-stacktrace-level", "", _choice(tuple(LEVELS)), "LEVEL", f"one of {', '.join(LEVELS)}"
+        process,
+        "namespaces",
+        "",
+        values.namespaces,
+        "LIST",
+        "namespaces in which named objects are looked at, separated by commas; empty: all",
     )
     _value(
-        logging,
-        "zap-time-encoding",
-        "rfc3339",
-        _choice(TIME_ENCODINGS, _TIME_ENCODING_ALIASES),
-        "NAME",
-        f"one of {', '.join(TIME_ENCODINGS)}",
+        process,
+        "shutdown-delay",
+        "0s",
+        values.seconds,
+        "DURATION",
+        "how long to serve on after SIGTERM, while no longer ready",
+    )
+    _boolean(process, "leader-elect", _IGNORED.format("every replica serves"))
+    _value(
+        process, "leader-elect-namespace", "", values.namespace, "NAME", _IGNORED.format("there is no Lease")
+    )
+    servers = parser.add_argument_group("servers (an address is host:port or :port; 0 disables)")
+    _value(servers, "server-addr", ":9443", values.needed_address, "ADDR", "where the webhooks listen; not 0")
+    _text(servers, "cert-dir", CERTIFICATE_FOLDER, "folder with tls.crt and tls.key", "DIR")
+    _health_flag(servers)
+    _value(servers, "metrics-addr", "0", values.address, "ADDR", "where /metrics listens")
+    _metrics_flags(servers)
+    _logging_flags(parser)
+
+
+def webhook_options(parsed: argparse.Namespace) -> WebhookOptions:
+    """Turn parsed flags into options."""
+    return WebhookOptions(
+        kubeconfig=parsed.kubeconfig or None,
+        server=parsed.server_addr,
+        cert_dir=Path(parsed.cert_dir),
+        health=parsed.health_addr,
+        metrics=parsed.metrics_addr,
+        metrics_secure=parsed.metrics_secure,
+        namespaces=parsed.namespaces,
+        shutdown_delay=parsed.shutdown_delay,
+        log=_log_options(parsed),
     )
 
 
@@ -160,14 +197,68 @@ def manager_options(parsed: argparse.Namespace) -> ManagerOptions:
         profile=parsed.profile_addr if parsed.profile else None,
         workers={name: getattr(parsed, f"{name}_workers") for name in WORKERS},
         slurm_api_override=parsed.slurm_api_override,
-        log=LogOptions(
-            devel=parsed.zap_devel,
-            encoder=parsed.zap_encoder or None,
-            level=parsed.zap_log_level,
-            stacktrace_level=LEVELS[parsed.zap_stacktrace_level] if parsed.zap_stacktrace_level else None,
-            time_encoding=parsed.zap_time_encoding or "rfc3339",
-        ),
+        log=_log_options(parsed),
     )
+
+
+def _log_options(parsed: argparse.Namespace) -> LogOptions:
+    return LogOptions(
+        devel=parsed.zap_devel,
+        encoder=parsed.zap_encoder or None,
+        level=parsed.zap_log_level,
+        stacktrace_level=LEVELS[parsed.zap_stacktrace_level] if parsed.zap_stacktrace_level else None,
+        time_encoding=parsed.zap_time_encoding or "rfc3339",
+    )
+
+
+# ----------------------------------------------------------------------------------- what both commands have
+
+
+def _kubeconfig_flag(group: argparse._ArgumentGroup) -> None:
+    text = "kubeconfig file; else $KUBECONFIG, the pod's service account, ~/.kube/config"
+    _text(group, "kubeconfig", "", text, "FILE")
+
+
+def _health_flag(group: argparse._ArgumentGroup) -> None:
+    _value(group, "health-addr", ":8081", values.address, "ADDR", "where /healthz and /readyz listen")
+
+
+def _metrics_flags(group: argparse._ArgumentGroup) -> None:
+    _boolean(group, "metrics-secure", "serve /metrics over TLS, to those whom the API server allows")
+    _boolean(group, "enable-http2", "accepted for compatibility; these servers speak HTTP/1.1 only")
+
+
+def _logging_flags(parser: argparse.ArgumentParser) -> None:
+    logging = parser.add_argument_group("logging")
+    _boolean(logging, "zap-devel", "developer's log: console encoder, level debug, stack traces from warn on")
+    _value(logging, "zap-encoder", "", values.choice(ENCODERS), "NAME", f"one of {', '.join(ENCODERS)}")
+    _value(
+        logging,
+        "zap-log-level",
+        "",
+        values.level,
+        "LEVEL",
+        f"one of {', '.join(LEVELS)}, or a number above 0",
+    )
+    _value(
+        logging,
+        "zap-stacktrace-level",
+        "",
+        values.choice(tuple(LEVELS)),
+        "LEVEL",
+        f"one of {', '.join(LEVELS)}",
+    )
+    _value(
+        logging,
+        "zap-time-encoding",
+        "rfc3339",
+        values.choice(TIME_ENCODINGS, _TIME_ENCODING_ALIASES),
+        "NAME",
+        f"one of {', '.join(TIME_ENCODINGS)}",
+    )
+
+
+# ---------------------------------------------------------------------------------------------------- parsing
 
 
 def normalise(argv: Sequence[str], booleans: frozenset[str], valued: frozenset[str]) -> list[str]:
@@ -194,7 +285,7 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Name
     booleans, valued = set(), set()
     for action in parser._actions:  # noqa: SLF001 - argparse offers no other way to list what it knows
         names = {option.lstrip("-") for option in action.option_strings}
-        if action.type is _bool:
+        if action.type is values.boolean:
             booleans |= names
         elif action.nargs != 0:
             valued |= names
@@ -213,84 +304,10 @@ def _value(
     group.add_argument(f"--{name}", default=default, type=kind, metavar=metavar, help=text + shown)
 
 
-def _text(group: argparse._ArgumentGroup, name: str, default: str, text: str) -> None:
-    group.add_argument(f"--{name}", default=default, metavar="FILE", help=text)
+def _text(group: argparse._ArgumentGroup, name: str, default: str, text: str, metavar: str) -> None:
+    shown = f" (default {default})" if default else ""
+    group.add_argument(f"--{name}", default=default, metavar=metavar, help=text + shown)
 
 
 def _boolean(group: argparse._ArgumentGroup, name: str, text: str) -> None:
-    group.add_argument(f"--{name}", default=False, type=_bool, metavar="BOOL", help=text)
-
-
-def _bool(text: str) -> bool:
-    if text in _TRUE:
-        return True
-    if text in _FALSE:
-        return False
-    raise argparse.ArgumentTypeError(f"want true or false, not {text!r}")
-
-
-def _address(text: str) -> Address | None:
-    try:
-        return parse_address(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _metrics_address(text: str) -> Address | None:
-    # controller-runtime's rule for this one server: empty is the default, only 0 switches it off.
-    return _address(text or _METRICS_ADDRESS)
-
-
-def _slurm_url(text: str) -> str | None:
-    try:
-        return parse_url(text) if text else None
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _level(text: str) -> int | None:
-    try:
-        return parse_level(text) if text else None
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _count(text: str) -> int:
-    if text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_WORKERS:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"want a whole number from 1 to {_MOST_WORKERS}, not {text!r}")
-
-
-def _choice(allowed: tuple[str, ...], aliases: Mapping[str, str] | None = None) -> Callable[[str], str]:
-    def choose(text: str) -> str:
-        name = (aliases or {}).get(text.lower(), text.lower())
-        if name and name not in allowed:
-            raise argparse.ArgumentTypeError(f"want one of {', '.join(allowed)}, not {text!r}")
-        return name
-
-    return choose
-
-
-def _namespace(text: str) -> str:
-    if text and not _DNS_LABEL.fullmatch(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not the name of a namespace: at most 63 lower-case letters, digits and dashes"
-        )
-    return text
-
-
-def _namespaces(text: str) -> tuple[str, ...]:
-    # Once each and in the order given: a namespace listed twice must not be watched twice.
-    return tuple(dict.fromkeys(_namespace(part) for part in _parts(text)))
-
-
-def _conditions(text: str) -> tuple[str, ...]:
-    parts = _parts(text)
-    for part in parts:
-        if not _CONDITION_TYPE.fullmatch(part):
-            raise argparse.ArgumentTypeError(f"{part!r} is not a Node condition type, such as DiskPressure")
-    return tuple(dict.fromkeys(parts))
-
-
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+    group.add_argument(f"--{name}", default=False, type=values.boolean, metavar="BOOL", help=text)

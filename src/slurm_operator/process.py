@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import structlog
@@ -23,6 +23,7 @@ import structlog
 import slurm_operator
 from slurm_operator import api
 from slurm_operator.api import wellknown
+from slurm_operator.api.clusterdomain import cluster_domain
 from slurm_operator.controllers import (
     accounting,
     cluster,
@@ -32,8 +33,9 @@ from slurm_operator.controllers import (
     slurmclient,
     token,
 )
+from slurm_operator.controllers.nodeset.engine import reconciler as nodeset
 from slurm_operator.controllers.wiring import Wiring
-from slurm_operator.kube import collector, log
+from slurm_operator.kube import collector, footprint, log
 from slurm_operator.kube.apply import Applier
 from slurm_operator.kube.authz import Authorizer
 from slurm_operator.kube.client import Client
@@ -47,7 +49,9 @@ from slurm_operator.kube.metrics import REGISTRY, observe_request
 from slurm_operator.kube.models import ConfigMap, Secret
 from slurm_operator.kube.pprof import ProfileServer
 from slurm_operator.kube.references import References
+from slurm_operator.kube.signals import stop_on_signals
 from slurm_operator.kube.sources import Channel
+from slurm_operator.kube.turns import timed_loop
 from slurm_operator.slurm.clients import Connections
 from slurm_operator.slurm.metrics import RequestStats, SlurmCollector
 
@@ -72,8 +76,11 @@ CONTROLLERS: tuple[Build, ...] = (
     controller.build,
     restapi.build,
     loginset.build,
+    nodeset.build,
 )
 
+# Where the kubelet tells each pod, this operator's too, the domain of the cluster.
+_RESOLVER = Path("/etc/resolv.conf")
 # Long enough for a server that is just restarting, short enough for a person who waits.
 _GREETING_SECONDS = 10.0
 _CRD_CHECK_SECONDS = 1.0
@@ -86,9 +93,11 @@ def run_manager(options: ManagerOptions, controllers: Sequence[Build] = CONTROLL
     """Run the operator until a signal; return the exit code."""
     log.configure(options.log)
     collector.relax()
+    footprint.tame()
     try:
         config = load_config(options.kubeconfig)
-        asyncio.run(_manage(options, config, controllers))
+        with asyncio.Runner(loop_factory=timed_loop) as runner:
+            runner.run(_manage(options, config, controllers))
     except (KubeError, OSError) as error:
         _complain(error)
         return 1
@@ -97,7 +106,7 @@ def run_manager(options: ManagerOptions, controllers: Sequence[Build] = CONTROLL
 
 async def _manage(options: ManagerOptions, config: ClientConfig, controllers: Sequence[Build]) -> None:
     stop = asyncio.Event()
-    _stop_on_signals(stop)
+    stop_on_signals(stop)
     elector = None
     if options.leader_elect:
         elector = LeaderElector(config, namespace=options.leader_elect_namespace or config.namespace)
@@ -156,8 +165,17 @@ def wire(manager: Manager, client: Client, options: ManagerOptions, registry: Co
         connections=connections,
         node_events=Channel(),
         workers=options.workers,
+        propagated_node_conditions=options.propagated_node_conditions,
+        cluster_domain=cluster_domain(_resolver()),
         slurm_api_override=options.slurm_api_override,
     )
+
+
+def _resolver() -> str:
+    try:
+        return _RESOLVER.read_text(encoding="utf-8")
+    except OSError:
+        return ""
 
 
 def _exit_at_once(error: Exception) -> NoReturn:
@@ -169,17 +187,6 @@ def _exit_at_once(error: Exception) -> NoReturn:
 def _complain(error: Exception) -> None:
     sys.stderr.write(f"slurm-operator manager: {log.scrub(str(error))}\n")
     sys.stderr.flush()
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    def caught(number: int) -> None:
-        if stop.is_set():
-            os._exit(1)
-        _log.info("signal received", signal=signal.Signals(number).name)
-        stop.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, caught, number)
 
 
 async def _greet(client: Client, config: ClientConfig, stop: asyncio.Event) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import socket
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -22,13 +23,23 @@ from tests.integration.programs.running import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from kubebox import Box
 
 # Objects that the operator made are watched by their labels.
-CHILDREN = ("secrets", "configmaps", "services", "pods", "statefulsets.apps", "deployments.apps")
+CHILDREN = (
+    "secrets",
+    "configmaps",
+    "services",
+    "pods",
+    "persistentvolumeclaims",
+    "statefulsets.apps",
+    "deployments.apps",
+    "controllerrevisions.apps",
+    "poddisruptionbudgets.policy",
+)
 WATCHED = ("--verb=get,list,watch", *(f"--resource={child}" for child in CHILDREN))
 PLURALS = ("accountings", "clusters", "controllers", "loginsets", "nodesets", "restapis", "tokens")
 
@@ -57,6 +68,19 @@ def kubeconfig_with_token(box: Box, path: Path, token: str) -> Path:
         )
     )
     return path
+
+
+@contextmanager
+def sees_nodes(box: Box, namespace: str, account: str) -> Iterator[None]:
+    """Let a service account see the Kubernetes nodes, which no Role can allow."""
+    name = f"{namespace}-nodes"
+    box.kubectl("create", "clusterrole", name, "--verb=get,list,watch", "--resource=nodes")
+    who = f"--serviceaccount={namespace}:{account}"
+    box.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", who)
+    try:
+        yield
+    finally:
+        box.kubectl("delete", "clusterrole,clusterrolebinding", name)
 
 
 def service_account(box: Box, namespace: str, name: str) -> str:
@@ -117,12 +141,13 @@ async def test_forbidden_kinds_keep_it_unready(kube_box: Box, kube_namespace: st
 
         async def forbidden() -> bool:
             text = (await process.get("health", "/readyz"))[1]
-            watched = (*PLURALS, *(child.removesuffix(".apps") for child in CHILDREN))
+            watched = (*PLURALS, "nodes", *(child.partition(".")[0] for child in CHILDREN))
             return all(f'cannot list resource "{plural}"' in text for plural in watched)
 
         await eventually(forbidden, "all kinds are forbidden")
         assert token not in process.text()
-        rule = *WATCHED, *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
+        kinds = (f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
+        rule = *WATCHED, "--resource=nodes", *kinds
         kube_box.kubectl("create", "clusterrole", kube_namespace, *rule)
         who = f"--serviceaccount={kube_namespace}:nobody"
         kube_box.kubectl(
@@ -134,10 +159,10 @@ async def test_forbidden_kinds_keep_it_unready(kube_box: Box, kube_namespace: st
             kube_box.kubectl("delete", "clusterrole,clusterrolebinding", kube_namespace)
 
 
-async def test_one_namespace_needs_no_cluster_wide_rights(
+async def test_one_namespace_needs_no_cluster_wide_rights_but_to_see_nodes(
     kube_box: Box, kube_namespace: str, tmp_path: Path
 ) -> None:
-    """With --namespaces a Role in that namespace is enough to become ready."""
+    """With --namespaces a Role in that namespace, and a look at the nodes, is enough to become ready."""
     install_crds(kube_box)
     token = service_account(kube_box, kube_namespace, "local")
     rule = *WATCHED, *(f"--resource={plural}.slinky.slurm.net" for plural in PLURALS)
@@ -145,7 +170,10 @@ async def test_one_namespace_needs_no_cluster_wide_rights(
     who = f"--serviceaccount={kube_namespace}:local"
     kube_box.kubectl("create", "rolebinding", "local", "-n", kube_namespace, "--role=local", who)
     config = kubeconfig_with_token(kube_box, tmp_path / "kubeconfig", token)
-    with manager(None, tmp_path, f"--namespaces={kube_namespace}", KUBECONFIG=str(config)) as process:
+    with (
+        sees_nodes(kube_box, kube_namespace, "local"),
+        manager(None, tmp_path, f"--namespaces={kube_namespace}", KUBECONFIG=str(config)) as process,
+    ):
         await eventually(process.ready, "ready")
 
 

@@ -11,6 +11,7 @@ from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
     IMMUTABLE_JWT_KEY,
+    IMMUTABLE_SLURM_KEY,
     READY,
     REASON,
     REQUIRED,
@@ -67,7 +68,7 @@ class AccountingSpec(Part, frozen=True):
 
     MARKERS: ClassVar = IN_CLUSTER_RULES
 
-    slurm_key_ref: SecretKeySelector | None = None
+    slurm_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_SLURM_KEY] = None
     """The Secret key that holds `slurm.key`, the same as in the Controllers that record their jobs here.
     Required unless `external` is true."""
 
@@ -136,6 +137,11 @@ class Accounting(Kind, frozen=True):
     def jwt_key(self) -> SecretKeySelector | None:
         """Return the key that signs tokens, under either of its two spellings."""
         return jwt_key(self.spec.jwt_key_ref, self.spec.jwt_hs256_key_ref)
+
+    @property
+    def slurm_key_name(self) -> str:
+        """Return the name of the Secret with slurm.key, empty if none is named."""
+        return self.spec.slurm_key_ref.name if self.spec.slurm_key_ref else ""
 
     @property
     def workload_name(self) -> str:

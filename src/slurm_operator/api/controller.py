@@ -11,6 +11,7 @@ from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
     IMMUTABLE_JWT_KEY,
+    IMMUTABLE_SLURM_KEY,
     NULLABLE,
     READY,
     REASON,
@@ -21,6 +22,7 @@ from slurm_operator.api.markers import (
     Int64,
     KeyedList,
     Rule,
+    maximum,
     minimum,
     pattern,
 )
@@ -67,7 +69,7 @@ class HighAvailability(Part, frozen=True):
     enabled: Annotated[bool, REQUIRED, DEFAULTED] = False
     """Whether standbys run."""
 
-    backups: Annotated[Int32, minimum(1), DEFAULTED] = 1
+    backups: Annotated[Int32, minimum(1), maximum(9), DEFAULTED] = 1
     """How many standbys run in addition to the active slurmctld. One is enough for most clusters."""
 
 
@@ -128,10 +130,7 @@ class ControllerSpec(Part, frozen=True):
     """The name of the cluster inside Slurm (`ClusterName`), as `sacctmgr` and job records show it. At most 40
     characters. `<namespace>_<name of this object>` when unset."""
 
-    slurm_key_ref: Annotated[
-        SecretKeySelector | None,
-        Immutable("slurm_key_name", note="Another Secret cannot be named after creation; another key can."),
-    ] = None
+    slurm_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_SLURM_KEY] = None
     """The Secret key that holds `slurm.key`, with which all daemons of the cluster prove who they are to
     each other. Required unless `external` is true. Name it then, too: the workers, login pods and slurmrestd
     that run here join the external cluster with that cluster's own key."""

@@ -56,6 +56,11 @@ def minimum(value: int) -> Keyword:
     return Keyword("minimum", value)
 
 
+def maximum(value: int) -> Keyword:
+    """Name the largest accepted number."""
+    return Keyword("maximum", value)
+
+
 def pattern(expression: str) -> Keyword:
     """Name the regular expression that a string must match."""
     return Keyword("pattern", expression)
@@ -119,6 +124,9 @@ class Immutable:
     note: str = "It cannot be changed after creation."
 
 
+IMMUTABLE_SLURM_KEY = Immutable(
+    "slurm_key_name", note="Another Secret cannot be named after creation; another key can."
+)
 IMMUTABLE_JWT_KEY = Immutable(
     "jwt_key",
     note="The key that is in use cannot be changed after creation. Moving the same selector from "

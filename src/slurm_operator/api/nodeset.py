@@ -60,6 +60,7 @@ class PruneRecords(StrEnum):
 
     NEVER = "Never"
     NODE_NOT_FOUND = "NodeNotFound"
+    SCALED_IN = "ScaledIn"
 
 
 class Ssh(Part, frozen=True):
@@ -199,8 +200,9 @@ class NodeSetSpec(Part, frozen=True):
 
     prune_slurm_node_records: Annotated[str, one_of(PruneRecords), DEFAULTED] = PruneRecords.NEVER.value
     """Whether Slurm forgets nodes that are gone for good. `Never` leaves them as down; `NodeNotFound`
-    deletes a record once the Kubernetes node under it no longer exists. Used only when scalingMode is
-    `DaemonSet`."""
+    deletes a record once the Kubernetes node under it no longer exists, which only workers of scalingMode
+    `DaemonSet` have; `ScaledIn` also deletes the records of numbered workers that were scaled in, once all
+    wanted workers are there."""
 
     oversubscribe_node: Annotated[bool, DEFAULTED] = False
     """Whether several workers may share a Kubernetes node. By default each keeps others away, since a

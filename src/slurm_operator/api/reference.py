@@ -94,7 +94,7 @@ def _struct_section(struct: type[Part]) -> str:
         about = schema["properties"][field.encode_name]
         notes = [_type_name(field.type, about)]
         notes += ["required"] if field.encode_name in schema.get("required", ()) else []
-        notes += [f"{word} `{about[word]}`" for word in ("minimum", "pattern") if word in about]
+        notes += [f"{word} `{about[word]}`" for word in ("minimum", "maximum", "pattern") if word in about]
         notes += ["one of " + ", ".join(f"`{value}`" for value in about["enum"])] if "enum" in about else []
         lines.append(f"- **`{field.encode_name}`** ({', '.join(notes)})")
         lines += ["", _indent(_markdown(about["description"])), ""]

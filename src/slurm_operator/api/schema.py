@@ -39,6 +39,12 @@ _SCALARS: dict[Any, Schema] = {
     datetime: {"type": "string", "format": "date-time"},
 }
 
+# To kubectl a comment, to helm the annotation that makes it leave the definition behind: with a definition go
+# all objects of its kind, that is, every cluster and its jobs.
+CHART_LINE = """\
+  #{{ if .Values.keep }}{{ "\\n  annotations:\\n    helm.sh/resource-policy: keep" }}{{ end }}
+"""
+
 _API_VERSION = "The group and version of the API that this object is written for."
 _KIND = "The kind of this object."
 
@@ -207,18 +213,24 @@ def to_yaml(document: dict[str, Any]) -> str:
 
 
 def render_crds() -> dict[str, str]:
-    """Return the content of each file of the CRD chart's templates folder, by file name."""
+    """Return the definitions, each as the content of a file, by file name."""
     return {
         f"{document['spec']['group']}_{document['spec']['names']['plural']}.yaml": HEADER + to_yaml(document)
         for document in all_crds()
     }
 
 
+def render_templates() -> dict[str, str]:
+    """Return the content of each file of the CRD chart's templates folder, by file name."""
+    crds = render_crds().items()
+    return {name: text.replace("\nspec:\n", f"\n{CHART_LINE}spec:\n", 1) for name, text in crds}
+
+
 # -------------------------------------------------------------------------------------------- command line
 def write_files(folder: Path) -> None:
-    """Make the files in a folder those of `render_crds`, and remove what is no longer generated."""
+    """Make the files in a folder those of `render_templates`, and remove what is no longer generated."""
     folder.mkdir(parents=True, exist_ok=True)
-    wanted = render_crds()
+    wanted = render_templates()
     for path in _generated(folder):
         if path.name not in wanted:
             path.unlink()
@@ -228,7 +240,7 @@ def write_files(folder: Path) -> None:
 
 def stale_files(folder: Path) -> list[str]:
     """Return the names of files in a folder that are missing, outdated or no longer generated."""
-    wanted = render_crds()
+    wanted = render_templates()
     present = {path.name: path.read_text(encoding="utf-8") for path in _generated(folder)}
     return sorted(name for name in wanted.keys() | present.keys() if wanted.get(name) != present.get(name))
 

@@ -25,6 +25,9 @@ FIELD_MANAGER: Final = "slurm-operator"
 
 # ------------------------------------------------------------------------------------- annotations on pods
 ANNOTATION_POD_CORDON: Final = f"{NODESET_PREFIX}pod-cordon"
+# Beside `pod-cordon`, and only there when the operator set that one: why it did. A cordon without it is a
+# person's, and stays until that person takes it away.
+ANNOTATION_POD_CORDON_BY: Final = f"{NODESET_PREFIX}pod-cordon-by"
 ANNOTATION_POD_DELETION_COST: Final = f"{NODESET_PREFIX}pod-deletion-cost"
 ANNOTATION_POD_DEADLINE: Final = f"{NODESET_PREFIX}pod-deadline"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
@@ -32,6 +35,8 @@ ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 ANNOTATION_SLURM_KEY_HASH: Final = f"{PREFIX}slurm-key-hash"
 ANNOTATION_JWT_KEY_HASH: Final = f"{PREFIX}jwt-key-hash"
 ANNOTATION_SLURM_CONFIG_HASH: Final = f"{PREFIX}slurm-config-hash"
+# Of files that a spec refers to and that stand beside those that the operator writes.
+ANNOTATION_REFERENCED_FILES_HASH: Final = f"{PREFIX}referenced-files-hash"
 ANNOTATION_SLURMDBD_CONF_HASH: Final = f"{PREFIX}slurmdbd-conf-hash"
 ANNOTATION_SSHD_CONF_HASH: Final = f"{PREFIX}sshd-conf-hash"
 ANNOTATION_SSSD_CONF_HASH: Final = f"{PREFIX}sssd-conf-hash"
@@ -44,6 +49,10 @@ ANNOTATION_NODE_FEATURES: Final = f"{FEATURES_PREFIX}spec"
 # Written on nodes by people or by a cloud provider's tooling; copied to each worker pod that lands there.
 ANNOTATION_TOPOLOGY: Final = f"{TOPOLOGY_PREFIX}spec"
 
+# -------------------------------------------------------------------------------- annotations on workloads
+# A digest of the pod template that was rendered for a StatefulSet or Deployment; see objects/takeover.py.
+ANNOTATION_TEMPLATE_HASH: Final = f"{PREFIX}template-hash"
+
 # -------------------------------------------------------------------------------- annotations on revisions
 # A digest of the data that a ControllerRevision of the Go operator stands for besides its own.
 ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
@@ -51,6 +60,8 @@ ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
 # ------------------------------------------------------------------------------------ annotations on kinds
 # On a Controller: the Cluster whose slurmrestd and token are used instead of a RestApi of our own.
 ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"
+# On a NodeSet: "true" lets its deletion take the pods without draining them first.
+ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 
 # -------------------------------------------------------------------------------------------------- labels
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
@@ -88,6 +99,8 @@ CONTAINER_INITCONF: Final = "initconf"
 
 # -------------------------------------------------------------------------- finalizers, taints, conditions
 FINALIZER_RESERVATION: Final = f"{NODESET_PREFIX}reservation"
+# On a NodeSet: it is not gone before its nodes are drained and its pods deleted.
+FINALIZER_DRAIN: Final = f"{NODESET_PREFIX}drain"
 
 TAINT_WORKER: Final = f"{NODESET_PREFIX}worker"
 TAINT_WORKER_EFFECT: Final = "NoExecute"
@@ -103,6 +116,8 @@ CONDITION_RESERVATION_CREATED: Final = "ReservationCreated"
 REASON_RESERVATION_CREATED: Final = "Created"
 REASON_RESERVATION_NOT_EXISTS: Final = "NotExists"
 
+# On a pod that has to go: whether it may, and if not, what is being waited for.
+POD_CONDITION_SAFE: Final = "SlurmSafeToDelete"
 # Pod conditions that mirror the state of the Slurm node: the prefix and one of the states below.
 POD_CONDITION_PREFIX: Final = "SlurmNodeState"
 # A node has exactly one base state; the first of these that Slurm reports counts.

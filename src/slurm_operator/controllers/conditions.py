@@ -161,6 +161,12 @@ def conditions_of(live: Kind) -> tuple[Condition, ...]:
     return found
 
 
+def observed_generation(live: Kind) -> int:
+    """Return of which version of its spec the status of an object of any kind speaks."""
+    found: int = _status(live).observed_generation
+    return found
+
+
 def _wire(one: Condition) -> dict[str, Any]:
     """Return a condition with every required field, also those that are empty."""
     wire: dict[str, Any] = {"reason": "", "message": "", **msgspec.to_builtins(one)}

@@ -31,6 +31,7 @@ from slurm_operator.kube.sources import Channel, any_of, ignore_status
 from slurm_operator.objects import slurmctld
 from slurm_operator.objects.claims import Growth, growths, keep_claims
 from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.room import keep_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,8 +120,9 @@ class ControllerController(WorkloadController[Controller]):
 
     async def plan(self, live: Controller) -> ControllerPlan:
         """Decide what should be."""
-        cluster = self._cluster(live)
         found = await self._contents.read(live.key, slurmctld.references(live))
+        written, running = self._written_config(live), self._running_config(live)
+        cluster = keep_room(self._cluster(live), found, written, running)
         served = await self._monitors.served()
         self._monitors.want(live.key, Key(live.metadata.namespace, live.workload_name) if served else None)
         desired = slurmctld.desired(cluster, found, service_monitors=served)
@@ -145,6 +147,19 @@ class ControllerController(WorkloadController[Controller]):
             hold_unreadable(self._accountings, key)
             accounting = self._accountings.store.get(key)
         return Cluster(live, node_sets, accounting)
+
+    def _written_config(self, live: Controller) -> str:
+        """Return the slurm.conf that was written last; empty if there is none."""
+        slot = Slot(ConfigMap.RESOURCE.kind, live.config_name)
+        existing = self._children.cached(slot, live.metadata.namespace)
+        data = existing.data if isinstance(existing, ConfigMap) else None
+        return (data or {}).get(wellknown.FILE_SLURM_CONF, "")
+
+    def _running_config(self, live: Controller) -> str:
+        """Return the hash of the configuration in the template of the pods; empty if there is none."""
+        existing = self._cached(live)
+        annotations = {} if existing is None else existing.spec.template_annotations
+        return annotations.get(wellknown.ANNOTATION_SLURM_CONFIG_HASH, "")
 
     async def _without_unknown_monitor(self, live: Controller, desired: Desired) -> Desired:
         """Drop the wish to remove a ServiceMonitor that we may not even look for: then we made none."""
@@ -205,14 +220,24 @@ class ControllerController(WorkloadController[Controller]):
         return found
 
     async def _unblock(self, live: Controller, workload: Object | None) -> None:
-        """Delete pods that keep their own replacement from being made."""
-        if not isinstance(workload, StatefulSet):
+        """Delete pods that keep their own replacement from being made.
+
+        Caches may be behind: the StatefulSet of ours may still name the version before, and the pod of the
+        newest version would be taken for an old one. So the StatefulSet is read, and a pod that has changed
+        since it was seen is left for the next look.
+        """
+        pods = self._pods.store.list(live.metadata.namespace)
+        if not isinstance(workload, StatefulSet) or not stuck_pods(workload, pods):
             return
-        for pod in stuck_pods(workload, self._pods.store.list(live.metadata.namespace)):
-            namespace, name = pod.key
-            with contextlib.suppress(NotFound, Conflict):
-                await self._client.delete(Pod, name, namespace, uid=pod.metadata.uid)
-                note = f"Deleted Pod {name!r}, in which nothing runs, for the newer version"
+        with contextlib.suppress(NotFound, Conflict):
+            namespace, name = workload.key
+            newest = await self._client.get(StatefulSet, name, namespace)
+            for pod in stuck_pods(newest, pods):
+                version = pod.metadata.resource_version
+                await self._client.delete(
+                    Pod, pod.metadata.name, namespace, uid=pod.metadata.uid, resource_version=version
+                )
+                note = f"Deleted Pod {pod.metadata.name!r}, in which nothing runs, for the newer version"
                 self._events.event(live, "Normal", "DeleteSucceeded", "Delete", note, pod)
 
 

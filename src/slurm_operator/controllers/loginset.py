@@ -10,11 +10,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from slurm_operator.api import Controller, LoginSet, wellknown
-from slurm_operator.api.clusterdomain import cluster_domain
 from slurm_operator.controllers.workload.children import Children, Slot
 from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
 from slurm_operator.controllers.workload.models import Deployment, Workload
@@ -38,18 +36,12 @@ if TYPE_CHECKING:
 _KEY_FILES: Final = tuple(
     f"ssh_host_{kind}_key{end}" for kind in wellknown.SSH_HOST_KEY_TYPES for end in ("", ".pub")
 )
-# Where the kubelet tells each pod, this operator's too, the domain of the cluster.
-_RESOLVER: Final = Path("/etc/resolv.conf")
 _CONTROLLER_REF: Final = "spec.controllerRef"
 
 
 def build(wiring: Wiring) -> runtime.Controller:
     """Wire the controller."""
-    try:
-        resolver = _RESOLVER.read_text(encoding="utf-8")
-    except OSError:
-        resolver = ""
-    return LoginSetController(wiring, cluster_domain(resolver)).controller
+    return LoginSetController(wiring).controller
 
 
 def keys_trouble(loginset: LoginSet, secret: Secret) -> Trouble | None:
@@ -79,9 +71,9 @@ class LoginSetController(WorkloadController[LoginSet]):
     DAEMON: ClassVar = "the login service"
     APP: ClassVar = wellknown.APP_LOGIN
 
-    def __init__(self, wiring: Wiring, domain: str) -> None:
+    def __init__(self, wiring: Wiring) -> None:
         super().__init__(wiring, LoginSet, Children(wiring, Service, ConfigMap, Deployment))
-        self._domain = domain
+        self._domain = wiring.cluster_domain
         self._controllers = wiring.manager.informer(Controller)
         self.controller.watch(self._controllers, self._of_controller, ignore_status)
 

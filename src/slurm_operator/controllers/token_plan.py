@@ -12,7 +12,6 @@ more, the message of the condition says how to get a new one: delete the Secret.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -25,6 +24,7 @@ from slurm_operator.controllers.token_secret import (
     is_orphan,
     present,
 )
+from slurm_operator.objects.token import problems
 from slurm_operator.slurm import token as jwt
 
 if TYPE_CHECKING:
@@ -39,9 +39,6 @@ _SOONEST: Final = timedelta(seconds=1)
 # The Go operator cut both ends of a life to whole seconds, each by itself.
 _ROUNDING: Final = timedelta(seconds=1)
 
-_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DATA_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+")
-_LONGEST_NAME: Final = 253
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 
 
@@ -126,27 +123,7 @@ Decision = Issue | Restore | Keep | Hold
 # -------------------------------------------------------------------------------------------------- the spec
 def complaint(token: Token) -> str | None:
     """Return what is wrong with the spec, by the name of the field, or None."""
-    return next(_complaints(token), None)
-
-
-def _complaints(token: Token) -> Iterator[str]:
-    ref = token.jwt_key
-    if ref is None or not ref.name or not ref.key:
-        yield "spec.jwtKeyRef: name the Secret, and the key in it, that sign the token"
-    try:
-        if token.lifetime() <= timedelta(0):
-            yield f"spec.lifetime: {token.spec.lifetime!r} is no time at all: such a token is never valid"
-    except ValueError as error:
-        yield str(error)
-    name, key = token.secret_name, token.secret_key
-    if len(name) > _LONGEST_NAME or not _NAME.fullmatch(name):
-        own = token.spec.secret_ref is not None and token.spec.secret_ref.name
-        made = "" if own else " (made from the name of this Token and spec.username)"
-        yield f"spec.secretRef.name: {name!r}{made} cannot be the name of a Secret: set another one"
-    if len(key) > _LONGEST_NAME or not _DATA_KEY.fullmatch(key):
-        yield f"spec.secretRef.key: {key!r} cannot be a key in a Secret: use letters, digits, '-', '_', '.'"
-    if ref is not None and name == ref.name:
-        yield f"spec.secretRef.name: {name!r} is the Secret with the JWT key: the token needs another one"
+    return next((f"{problem.field}: {problem.message}" for problem in problems(token)), None)
 
 
 def older_rival(token: Token, others: Iterable[Token]) -> str:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from slurm_operator.api import wellknown
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -44,6 +46,10 @@ class Wiring:
     """What changed in Slurm, node by node, for whoever owns the pod under a node."""
     workers: Mapping[str, int]
     """How many keys each controller works on at the same time, by the name of its flag."""
+    propagated_node_conditions: tuple[str, ...] = ()
+    """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
+    cluster_domain: str = wellknown.DEFAULT_CLUSTER_DOMAIN
+    """The DNS domain of the Kubernetes cluster."""
     slurm_api_override: str | None = None
     """Where every connection goes instead of its own URL; for a manager outside of the cluster."""
 

@@ -6,17 +6,17 @@ apply the `Applier` remembers a hash of what it wanted and a fingerprint of what
 apply is skipped if it wants the same and the live object still has that fingerprint. So drift is corrected,
 and at rest not one request is sent.
 
-The fingerprint of a kind with `metadata.generation` is that number plus labels, annotations, owners and
-finalizers: changes of status do not count. Kinds without one (ConfigMap, Secret, Service, ServiceAccount) are
-told apart by their resourceVersion. A cache that has not caught up with our own last write is recognised by
-its older resourceVersion; its next event brings the key back.
-
 Objects made by the Go operator have another owner of their fields: it wrote with plain updates under the name
 `manager`, and whatever it set would stay for ever. The answer to the first apply shows such owners. Their
 fields are then handed to a caretaker (`managedfields`) in one patch guarded by the resourceVersion, and an
 empty apply of the caretaker drops what is not wanted. If the server refuses that, because a field cannot be
 changed, the field stays, a warning says so, and everything else is applied as ever. A crash between any two
 steps is harmless: the next first apply finds the caretaker and finishes.
+
+An apply cannot insist that the object does not exist yet: it would take over one that somebody made a moment
+ago. Where that matters, `create` makes the object with a plain create, which does insist, and then turns the
+ownership of its fields into that of an apply. A crash in between leaves an update under our own name, which
+the next first apply treats like that of a predecessor.
 
 Some of those objects have another controller too, and an object can have only one. The caller names the UIDs
 of such `former_owners`; their references are removed before the first apply. The content of an immutable
@@ -25,17 +25,24 @@ Secret or ConfigMap can never be changed, but its owner can: there the reference
 
 from __future__ import annotations
 
-import dataclasses
-import hashlib
+import contextlib
 from collections import OrderedDict
-from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import structlog
 
 from slurm_operator.kube import metrics
+from slurm_operator.kube.applied import (
+    Applied,
+    Outcome,
+    Record,
+    fingerprint,
+    hash_desired,
+    is_current,
+    outcome_of,
+)
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from slurm_operator.kube.managedfields import FieldsEntry, hand_over, has_applied
@@ -47,6 +54,8 @@ if TYPE_CHECKING:
 
     from slurm_operator.kube.client import Client
 
+__all__ = ["PREDECESSORS", "Applied", "Applier", "Outcome", "fingerprint", "hash_desired"]
+
 log = structlog.get_logger(__name__)
 
 T = TypeVar("T", bound=Object)
@@ -54,46 +63,11 @@ T = TypeVar("T", bound=Object)
 # The field manager of the Go operator: client-go takes the name of the binary.
 PREDECESSORS = ("manager",)
 
+# At each of them, somebody has written to the object since the last one.
+_ATTEMPTS = 5
+
 # About 25 MiB when full; an evicted record costs one apply that changes nothing.
 _MAX_RECORDS = 65_536
-
-
-class Outcome(StrEnum):
-    """What became of an apply."""
-
-    CREATED = "created"
-    UPDATED = "updated"
-    UNCHANGED = "unchanged"
-    TERMINATING = "terminating"
-    IMMUTABLE = "immutable"
-
-
-@dataclasses.dataclass(frozen=True)
-class Applied(Generic[T]):
-    """The outcome, and the object: the server's answer, or the live one when the server was not asked."""
-
-    outcome: Outcome
-    object: T | None
-
-    @property
-    def changed(self) -> bool:
-        """Tell whether the server's state is another one now."""
-        return self.outcome in (Outcome.CREATED, Outcome.UPDATED)
-
-    @property
-    def held(self) -> bool:
-        """Tell whether the desired state could not be applied; at most an owner was replaced."""
-        return self.outcome in (Outcome.TERMINATING, Outcome.IMMUTABLE)
-
-
-class _Record:
-    __slots__ = ("fingerprint", "uid", "version", "wanted")
-
-    def __init__(self, wanted: bytes, answer: Object) -> None:
-        self.wanted = wanted
-        self.fingerprint = fingerprint(answer)
-        self.uid = answer.metadata.uid
-        self.version = answer.metadata.resource_version
 
 
 class Applier:
@@ -110,9 +84,9 @@ class Applier:
         self._client = client
         self._field_manager = field_manager
         self._caretaker = f"{field_manager}-takeover"
-        self._predecessors = frozenset(predecessors)
+        self._predecessors = frozenset((*predecessors, field_manager))
         self._max_records = max_records
-        self._records: OrderedDict[tuple[str, Key], _Record] = OrderedDict()
+        self._records: OrderedDict[tuple[str, Key], Record] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._records)
@@ -124,15 +98,43 @@ class Applier:
         kind: type[T],
         *,
         former_owners: Collection[str] = (),
+        same: bool = False,
     ) -> Applied[T]:
         """Make the object what `desired` says, unless it is that already; `live` comes from the cache.
 
-        `former_owners` are UIDs whose owner references the object must lose.
+        `former_owners` are UIDs whose owner references the object must lose. With `same`, only the object
+        that was looked at is changed; Conflict if it is gone, or another one has its name by now.
         """
         _check(desired, kind)
-        outcome, answer = await self._apply(desired, live, kind, former_owners)
+        uid = live.metadata.uid if same and live is not None else ""
+        try:
+            outcome, answer = await self._apply(desired, live, kind, former_owners, uid)
+        except Invalid as error:
+            if not _is_of_another(error):
+                raise
+            raise Conflict(str(error), status=error.status, reason=error.reason) from None
         metrics.APPLY_TOTAL.labels(kind.RESOURCE.kind, outcome.value).inc()
         return Applied(outcome, answer)
+
+    async def create(self, desired: Mapping[str, Any], kind: type[T]) -> Applied[T]:
+        """Make an object that must not exist yet; AlreadyExists if it does."""
+        _check(desired, kind)
+        made = await self._client.create(_managed(kind), desired, field_manager=self._field_manager)
+        answer = None
+        with contextlib.suppress(NotFound):
+            answer = await self._own(kind, made)
+        if answer is None:
+            # Nothing is remembered, so that the next apply is a first one.
+            answer = _unmanaged(kind, made)
+        else:
+            self._remember((_slot(kind), _key(desired)), Record(hash_desired(desired), answer))
+        metrics.APPLY_TOTAL.labels(kind.RESOURCE.kind, Outcome.CREATED.value).inc()
+        return Applied(Outcome.CREATED, answer)
+
+    def is_applied(self, desired: Mapping[str, Any], live: Object) -> bool:
+        """Tell whether an apply would send nothing: the object is that already, as far as is known."""
+        record = self._records.get((_slot(type(live)), live.key))
+        return record is not None and is_current(record, hash_desired(desired), live)
 
     async def delete(self, live: T) -> bool:
         """Delete exactly this object, not a later one of its name; tell whether this call did it."""
@@ -153,14 +155,19 @@ class Applier:
             del self._records[slot]
 
     async def _apply(
-        self, desired: Mapping[str, Any], live: T | None, kind: type[T], former_owners: Collection[str]
+        self,
+        desired: Mapping[str, Any],
+        live: T | None,
+        kind: type[T],
+        former_owners: Collection[str],
+        uid: str,
     ) -> tuple[Outcome, T | None]:
         if live is not None and live.deleting:
             return Outcome.TERMINATING, live
         key = _key(desired)
         wanted = hash_desired(desired)
         record = self._records.get((_slot(kind), key))
-        if live is not None and record is not None and _is_current(record, wanted, live):
+        if live is not None and record is not None and is_current(record, wanted, live):
             self._records.move_to_end((_slot(kind), key))
             return Outcome.UNCHANGED, live
         foreign = live is not None and not _owner_uids(live).isdisjoint(former_owners)
@@ -170,12 +177,39 @@ class Applier:
             return Outcome.IMMUTABLE, live
         if foreign:
             await self._leave_owners(kind, key, former_owners)
+        body = {**desired, "metadata": {**desired["metadata"], "uid": uid}} if uid else desired
         if foreign or record is None or (live is not None and live.metadata.uid != record.uid):
-            answer = await self._first_apply(desired, kind)
+            answer = await self._first_apply(body, kind)
         else:
-            answer = await self._client.apply(kind, desired, field_manager=self._field_manager)
-        self._remember((_slot(kind), key), _Record(wanted, answer))
-        return _outcome(live, record, answer), answer
+            answer = await self._client.apply(kind, body, field_manager=self._field_manager)
+        self._remember((_slot(kind), key), Record(wanted, answer))
+        return outcome_of(live, record, answer), answer
+
+    async def _own(self, kind: type[T], made: T) -> T | None:
+        """Turn our create into an apply, as if the object had been made by one; None if that cannot be done.
+
+        Controllers write to a new object at once, and the order of the entries changes with that, so this
+        insists on the entry that was seen, and looks again if it has moved.
+        """
+        namespace, name = made.key
+        for _ in range(_ATTEMPTS):
+            entries = [(entry.manager, entry.operation) for entry in _managed_fields(made)]
+            mine = (self._field_manager, "Update")
+            if mine not in entries:
+                return None
+            entry = f"/metadata/managedFields/{entries.index(mine)}"
+            operations = [
+                {"op": "test", "path": "/metadata/uid", "value": made.metadata.uid},
+                {"op": "test", "path": f"{entry}/manager", "value": self._field_manager},
+                {"op": "test", "path": f"{entry}/operation", "value": "Update"},
+                {"op": "replace", "path": f"{entry}/operation", "value": "Apply"},
+            ]
+            with contextlib.suppress(Conflict, Invalid):
+                return await self._client.patch(
+                    kind, name, namespace, operations, type=PatchType.JSON, field_manager=self._field_manager
+                )
+            made = await self._client.get(_managed(kind), name, namespace)
+        return None
 
     async def _first_apply(self, desired: Mapping[str, Any], kind: type[T]) -> T:
         """Apply, and where a predecessor made the object, drop what only the predecessor wanted."""
@@ -237,34 +271,11 @@ class Applier:
             field_manager=self._field_manager,
         )
 
-    def _remember(self, slot: tuple[str, Key], record: _Record) -> None:
+    def _remember(self, slot: tuple[str, Key], record: Record) -> None:
         self._records[slot] = record
         self._records.move_to_end(slot)
         if len(self._records) > self._max_records:
             self._records.popitem(last=False)
-
-
-def hash_desired(desired: Mapping[str, Any]) -> bytes:
-    """Return a hash of a desired object that does not depend on the order of its keys."""
-    text = msgspec.json.encode(desired, order="deterministic")
-    return hashlib.blake2b(text, digest_size=16).digest()
-
-
-def fingerprint(live: Object) -> bytes:
-    """Return what changes with everything of an object that an apply could have to correct."""
-    metadata = live.metadata
-    if metadata.generation:
-        state: Any = (
-            metadata.generation,
-            metadata.labels,
-            metadata.annotations,
-            sorted(metadata.finalizers),
-            sorted(metadata.owner_references, key=lambda owner: owner.uid),
-        )
-    else:
-        state = metadata.resource_version
-    text = msgspec.json.encode((metadata.uid, state), order="deterministic")
-    return hashlib.blake2b(text, digest_size=16).digest()
 
 
 class _ManagedMeta(ObjectMeta, frozen=True):
@@ -296,26 +307,9 @@ def _unmanaged(kind: type[T], managed: T) -> T:
     return kind(**{**fields, "metadata": plain})
 
 
-def _is_current(record: _Record, wanted: bytes, live: Object) -> bool:
-    if record.wanted != wanted or record.uid != live.metadata.uid:
-        return False
-    return record.fingerprint == fingerprint(live) or _older(live.metadata.resource_version, record.version)
-
-
-def _older(version: str, than: str) -> bool:
-    """Tell whether a resourceVersion lies before another; Kubernetes promises that they are numbers."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
-
-
-def _outcome(live: Object | None, record: _Record | None, answer: Object) -> Outcome:
-    if live is not None and live.metadata.uid == answer.metadata.uid:
-        unchanged = fingerprint(live) == fingerprint(answer)
-    elif record is not None and record.uid == answer.metadata.uid:
-        # Not in the cache yet, but we made it: the cache is late.
-        unchanged = record.fingerprint == fingerprint(answer)
-    else:
-        return Outcome.CREATED
-    return Outcome.UNCHANGED if unchanged else Outcome.UPDATED
+def _is_of_another(error: Invalid) -> bool:
+    """Tell whether the server refused a UID: the object of the name is another one."""
+    return any(cause.get("field") == "metadata.uid" for cause in error.details.get("causes") or ())
 
 
 def _key(desired: Mapping[str, Any]) -> Key:

@@ -14,8 +14,13 @@ _THRESHOLDS = (20_000, 20, 50)
 
 
 def relax() -> None:
-    """Collect less often; to be called once, when the process starts."""
+    """Collect less often; to be called once, before the event loop starts.
+
+    What was imported is set aside here, while nobody waits: with all of it, `settle` would hold up the loop
+    for longer than anything else ever does.
+    """
     gc.set_threshold(*_THRESHOLDS)
+    settle()
 
 
 def settle() -> None:

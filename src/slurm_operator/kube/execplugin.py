@@ -27,7 +27,7 @@ import msgspec
 
 from slurm_operator.kube.auth import clean_token
 from slurm_operator.kube.errors import ConfigError, CredentialsError
-from slurm_operator.kube.tls import add_client_certificate
+from slurm_operator.kube.tls import add_certificate
 from slurm_operator.kube.wire import MALFORMED
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class ExecPlugin:
         tls = None
         if status.client_certificate_data:
             tls = self._trust()
-            add_client_certificate(
+            add_certificate(
                 tls,
                 status.client_certificate_data.encode(),
                 status.client_key_data.encode(),

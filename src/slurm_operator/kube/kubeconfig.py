@@ -28,7 +28,7 @@ from slurm_operator.kube.auth import (
 from slurm_operator.kube.errors import ConfigError
 from slurm_operator.kube.execplugin import ExecPlugin, ExecSpec, check_exec
 from slurm_operator.kube.proxy import check_proxy
-from slurm_operator.kube.tls import add_client_certificate, tls_context
+from slurm_operator.kube.tls import add_certificate, tls_context
 
 if TYPE_CHECKING:
     import ssl
@@ -310,7 +310,7 @@ class _Login:
             missing = "client-certificate" if certificate is None else "client-key"
             raise ConfigError(f"{self._where}.{missing}: not set; a client certificate needs both parts")
         self._paths = tuple(part.path for part in (certificate, key) if part.path is not None)
-        add_client_certificate(context, certificate.content, key.content, where=certificate.where)
+        add_certificate(context, certificate.content, key.content, where=certificate.where)
         return context
 
     def auth(self, cluster: dict[str, Any]) -> Auth:

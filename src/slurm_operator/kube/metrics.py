@@ -159,6 +159,18 @@ EVENT_LOOP_LAG = _histogram(
     "How late the event loop runs a callback that was due",
     _LAG_BUCKETS,
 )
+EVENT_LOOP_STALL = _histogram(
+    "slurm_operator_event_loop_stall_seconds",
+    "Turns of the event loop over 10 ms: nothing else happened meanwhile",
+    _LAG_BUCKETS,
+)
+EVENT_LOOP_LONGEST_STALL = _gauge(
+    "slurm_operator_event_loop_longest_stall_seconds", "Longest turn of the event loop since the start"
+)
+EVENT_LOOP_BUSIEST_STALL = _gauge(
+    "slurm_operator_event_loop_longest_stall_cpu_seconds",
+    "Most processor time that a turn of the event loop took since the start",
+)
 EVENTS_SENT = _counter("slurm_operator_events_sent_total", "Kubernetes Events written")
 EVENTS_DROPPED = _counter(
     "slurm_operator_events_dropped_total", "Kubernetes Events given up, by cause", "reason"

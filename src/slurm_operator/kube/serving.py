@@ -39,11 +39,13 @@ class HttpServer:
         routes: Sequence[tuple[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]],
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
+        shutdown_seconds: float = _SHUTDOWN_SECONDS,
     ) -> None:
         self._name = name
         self._address = address
         self._routes = routes
         self._tls = tls
+        self._shutdown_seconds = shutdown_seconds
         self._runner: web.AppRunner | None = None
 
     @property
@@ -56,9 +58,12 @@ class HttpServer:
         """Listen; an address that cannot be had raises OSError with a sentence that names it."""
         if self._address is None:
             return
-        app = web.Application()
-        app.add_routes([web.get(path, handler) for path, handler in self._routes])
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_SECONDS)
+        runner = web.AppRunner(
+            self._application(),
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=self._shutdown_seconds,
+        )
         await runner.setup()
         tls = self._tls() if self._tls else None
         host, port = self._address
@@ -74,6 +79,12 @@ class HttpServer:
             raise OSError(f"cannot listen on {self._address} for {self._name}: {reason}") from None
         self._runner = runner
         _log.info("listening", server=self._name, address=str(self._address), port=self.port)
+
+    def _application(self) -> web.Application:
+        """Return what is served; a server that takes more than GET requests brings its own."""
+        app = web.Application()
+        app.add_routes([web.get(path, handler) for path, handler in self._routes])
+        return app
 
     async def close(self) -> None:
         """Stop listening and drop what is still connected."""

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+# Another key of the same type, or one of another type.
+_MISMATCHES = frozenset({"KEY_VALUES_MISMATCH", "NO_CERTIFICATE_ASSIGNED"})
+
 
 def tls_context(
     *,
@@ -51,15 +54,15 @@ def tls_context(
     return context
 
 
-def add_client_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, *, where: str) -> None:
-    """Make a context present a client certificate, given as PEM."""
+def add_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes, *, where: str) -> None:
+    """Make a context present a certificate, as a client or as a server, given as PEM."""
     try:
         with _memory_file(certificate) as certificate_path, _memory_file(key) as key_path:
             context.load_cert_chain(certificate_path, key_path, password=_no_password)
     except (ssl.SSLError, ValueError, _EncryptedKeyError) as error:
         if isinstance(error, _EncryptedKeyError):
             detail = "the key is encrypted; give one without a passphrase"
-        elif getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
+        elif getattr(error, "reason", "") in _MISMATCHES:
             detail = "the key does not belong to the certificate; give the pair that was issued together"
         else:
             detail = "not a PEM certificate and key; give both in PEM form"

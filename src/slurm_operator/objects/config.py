@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 # What the Go operator writes, and enough for most clusters; Slurm reserves memory for each.
 _MIN_MAX_NODES = 1024
+# With more, slurmctld does not even start.
+MOST_NODES = 1 << 16
 
 # These are written by the operator; a file of the same name would silently take their place.
 _RESERVED = (wellknown.FILE_SLURM_CONF, wellknown.FILE_SLURMDBD_CONF)
@@ -87,6 +89,8 @@ class Cluster:
     controller: Controller
     node_sets: Sequence[NodeSet] = ()
     accounting: Accounting | None = None
+    room: int = 0
+    """For how many nodes slurmctld keeps room in any case, because it has that already."""
 
     def missing_accounting(self, where: str = "spec.accountingRef") -> tuple[Problem, ...]:
         """Return what to say of an Accounting that the Controller names and that does not exist.
@@ -144,7 +148,7 @@ def client_conf(cluster: Cluster) -> str:
         with _fields(_EXTERNAL_FIELDS):
             return conf.external_slurm_conf(_external(cluster))
     with _fields(_CONTROLLER_FIELDS):
-        return conf.slurm_conf(_internal(replace(cluster, node_sets=())))
+        return conf.slurm_conf(_internal(replace(cluster, node_sets=(), room=0)))
 
 
 def controller_config_maps(controller: Controller) -> Iterator[tuple[str, str]]:
@@ -195,7 +199,7 @@ def _internal(cluster: Cluster) -> conf.SlurmConf:
         slurmd_user=wellknown.SLURMD_USER,
         slurmd_port=wellknown.PORT_SLURMD,
         slurmd_spool=wellknown.DIR_SLURMD_SPOOL,
-        max_nodes=max_nodes(controller, cluster.node_sets),
+        max_nodes=max_nodes(controller, cluster.node_sets, cluster.room),
         controller_log=f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMCTLD_LOG}",
         slurmd_log=f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMD_LOG}",
         jwt=_jwt(controller.spec.jwks_key_ref),
@@ -227,10 +231,12 @@ def state_directory(controller: Controller) -> str:
     return f"{wellknown.DIR_STATESAVE}/{controller.cluster_name}"
 
 
-def max_nodes(controller: Controller, node_sets: Sequence[NodeSet]) -> int:
+def max_nodes(controller: Controller, node_sets: Sequence[NodeSet], room: int = 0) -> int:
     """Return for how many nodes slurmctld must have room: the power of two above what is declared.
 
-    A user's own setting stands further down in the file and wins; ours then stays what it always was.
+    It is at least `room`, and never more than Slurm can have: somebody who scales a NodeSet to a million by
+    mistake must not end the whole cluster. A user's own setting stands further down in the file and wins;
+    ours then stays what it always was.
     """
     if "maxnodecount" in settings(controller.spec.extra_conf):
         return _MIN_MAX_NODES
@@ -240,7 +246,7 @@ def max_nodes(controller: Controller, node_sets: Sequence[NodeSet]) -> int:
         else node_set.status.desired
         for node_set in node_sets
     )
-    return max(_MIN_MAX_NODES, 1 << max(declared, 0).bit_length())
+    return min(MOST_NODES, max(_MIN_MAX_NODES, room, 1 << max(declared, 0).bit_length()))
 
 
 # --------------------------------------------------------------------------------------------- slurmdbd.conf

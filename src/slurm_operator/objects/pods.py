@@ -57,6 +57,7 @@ def container(base: Mapping[str, Any], wish: Mapping[str, Any], where: str) -> d
     wanted.pop("name", None)
     arguments = [*base.get("args", ()), *take(wanted, "args", list, where)]
     wanted.pop("args", None)
+    take(wanted, "command", list, where)
     bare = dict(base)
     for probe in _PROBES:
         if probe in bare and take(wanted, probe, dict, where).keys() & set(_HANDLERS):
@@ -83,6 +84,11 @@ def pod_spec(base: Mapping[str, Any], template: PodTemplate) -> dict[str, Any]:
         "PodSpec",
         where,
     )
+    for name in base.keys() - ours.keys():
+        if isinstance(base[name], list):
+            take(merged, name, list, where)
+        elif isinstance(base[name], dict):
+            take(merged, name, dict, where)
     return {**merged, **{name: value for name, value in ours.items() if value}}
 
 
@@ -93,6 +99,9 @@ def _containers(base: list[Any], added: list[Any], where: str) -> list[Any]:
         name = item.get("name") if isinstance(item, dict) else None
         if not name:
             raise invalid(place, "has no name; give the container one")
+        if not isinstance(name, str):
+            raise invalid(f"{place}.name", "must be a text")
+        take(item, "command", list, place)
         result[name] = container(result[name], item, place) if name in result else item
     return list(result.values())
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slurm_operator.objects.desired import Unbuildable, existing, missing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from slurm_operator.api.accounting import AccountingSpec
     from slurm_operator.api.controller import ControllerSpec
@@ -88,10 +88,10 @@ def data_checksum(data: Mapping[str, bytes] | None) -> str:
     return checksum(*(value for _, value in sorted((data or {}).items())))
 
 
-def files_checksum(files: Iterable[tuple[str, bytes]]) -> str:
-    """Return a hash of names and contents, in which no content can pass for a name."""
+def files_checksum(files: Mapping[str, bytes]) -> str:
+    """Return a hash of names and contents, in which no content can pass for a name; empty for no files."""
     digest = hashlib.sha256()
-    for name, content in files:
+    for name, content in sorted(files.items()):
         for part in (name.encode(), content):
             digest.update(len(part).to_bytes(8, "big") + part)
-    return digest.hexdigest()
+    return digest.hexdigest() if files else ""

@@ -72,6 +72,8 @@ def _check_ports(ports: list[Any]) -> None:
         name, number = port.get("name"), (port.get("port"), port.get("protocol") or "TCP")
         if len(ports) > 1 and not name:
             raise invalid(where, "has no name; with several ports each needs one")
+        if any(isinstance(value, dict | list) for value in (name, *number)):
+            raise invalid(where, "name, port and protocol must be texts and numbers")
         if name in names:
             raise invalid(
                 where, f"the name {name!r} is taken by another port; the daemon's own is added last"

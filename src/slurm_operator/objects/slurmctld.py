@@ -10,8 +10,8 @@ operator runs is found; with standbys the operator takes it off all but the one 
 slurmctld must be restarted, or told, when a file it reads changes. The annotations of its pods carry hashes:
 of the keys always, of all configuration files unless a sidecar tells slurmctld (`inplaceReconfigure`). They
 are computed from what is rendered here and from the content of the objects that are referred to, never from
-what a cache last saw of the ConfigMap, so that one change is one restart. Where nothing is referred to, the
-hash is the one that the Go operator computes.
+what a cache last saw of the ConfigMap, so that one change is one restart. Files that are referred to have a
+hash of their own: the other one is then that of the Go operator, whose pods need no restart for it.
 """
 
 from __future__ import annotations
@@ -125,26 +125,19 @@ def config_map(cluster: Cluster, found: Found) -> Manifest:
 
 
 def config_hash(cluster: Cluster, found: Found) -> str:
-    """Return the hash of every file that slurmctld reads besides its keys."""
-    controller = cluster.controller
-    jwks = controller.spec.jwks_key_ref
-    builders = {"": lambda: _rendered_hash(cluster, found).encode()}
-    if jwks is not None:
-        builders[wellknown.FILE_JWKS] = lambda: found.config_map_key(jwks, _JWKS_FIELD)
-    parts = gather(builders)
-    rendered = parts.pop("")
-    referred = [
-        (f"{name}/{key}", content)
-        for where, name in sorted(config.controller_config_maps(controller), key=lambda item: item[1])
-        for key, content in sorted(found.config_map(name, where).items())
-    ]
-    referred += parts.items()
-    return files_checksum([("", rendered), *referred]) if referred else rendered.decode()
-
-
-def _rendered_hash(cluster: Cluster, found: Found) -> str:
+    """Return the hash of the files that the operator writes for slurmctld, as the Go operator computes it."""
     files = config.controller_files(cluster, found)
     return data_checksum({name: text.encode() for name, text in files.items()})
+
+
+def referenced_files(controller: Controller, found: Found) -> dict[str, bytes]:
+    """Return the files that stand beside them, each under the ConfigMap and key that it comes from."""
+    files: dict[str, bytes] = {}
+    if (jwks := controller.spec.jwks_key_ref) is not None:
+        files[wellknown.FILE_JWKS] = found.config_map_key(jwks, _JWKS_FIELD)
+    for where, name in config.controller_config_maps(controller):
+        files |= {f"{name}/{key}": content for key, content in found.config_map(name, where).items()}
+    return files
 
 
 # ----------------------------------------------------------------------------------------------- StatefulSet
@@ -177,15 +170,19 @@ def _pod_metadata(cluster: Cluster, found: Found) -> dict[str, Any]:
     controller = cluster.controller
     spec = controller.spec
     key, jwt = spec.slurm_key_ref, controller.jwt_key
+    files = (wellknown.ANNOTATION_SLURM_CONFIG_HASH, wellknown.ANNOTATION_REFERENCED_FILES_HASH)
     annotations = gather(
         {
             wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
             wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
-            wellknown.ANNOTATION_SLURM_CONFIG_HASH: lambda: config_hash(cluster, found),
+            files[0]: lambda: config_hash(cluster, found),
+            files[1]: lambda: files_checksum(referenced_files(controller, found)),
         }
     )
-    if spec.inplace_reconfigure:  # asked for all the same: missing files must hold the pods back
-        del annotations[wellknown.ANNOTATION_SLURM_CONFIG_HASH]
+    # They are asked for in any case: missing files must hold the pods back.
+    for name in files:
+        if spec.inplace_reconfigure or not annotations[name]:
+            del annotations[name]
     metadata = pods.template_metadata(controller, _APP, controller.workload_name, spec.template, annotations)
     metadata["labels"][wellknown.LABEL_CONTROLLER_ACTIVE] = wellknown.TRUE
     return metadata

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import Controller, NodeSet
+    from slurm_operator.api.shared import SecretKeySelector
     from slurm_operator.objects.references import Found
 
 _KEY_FIELD = "spec.slurmKeyRef of the Controller"
@@ -155,20 +156,22 @@ def _placed(spec: Mapping[str, Any], node: str) -> dict[str, Any]:
 
 def _hashes(nodeset: NodeSet, controller: Controller, found: Found) -> dict[str, str]:
     key, ssh = controller.spec.slurm_key_ref, nodeset.spec.ssh
-    builders = {wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, _KEY_FIELD)}
+    builders = {wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: _key_hash(key, _KEY_FIELD, found)}
     if ssh.enabled:
         text = slurmd_shared.sshd_config(nodeset)
         builders[wellknown.ANNOTATION_SSHD_CONF_HASH] = lambda: checksum(text.encode())
-        builders[wellknown.ANNOTATION_SSSD_CONF_HASH] = lambda: _sssd_hash(nodeset, found)
+        builders[wellknown.ANNOTATION_SSSD_CONF_HASH] = lambda: _key_hash(
+            ssh.sssd_conf_ref, _SSSD_FIELD, found
+        )
     return gather(builders)
 
 
-def _sssd_hash(nodeset: NodeSet, found: Found) -> str:
-    ref = nodeset.spec.ssh.sssd_conf_ref
+def _key_hash(ref: SecretKeySelector | None, where: str, found: Found) -> str:
+    """Return the hash of one key of a Secret, and not of the others: a worker does not read them."""
     try:
-        return checksum(found.secret_key(ref, _SSSD_FIELD))
+        return checksum(found.secret_key(ref, where))
     except Unbuildable:
-        if not ref.optional:
+        if ref is None or not ref.optional:
             raise
         return ""
 

@@ -30,7 +30,7 @@ _HOSTNAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _ORDINAL = re.compile(r"[0-9]+")
 _MAX_LABEL = 63
 # More digits than any NodeSet has workers: a longer number is some other pod's name.
-_MAX_ORDINAL_DIGITS = 9
+MAX_ORDINAL_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def node_of(pod: Pod) -> str:
 def ordinal_of(nodeset: NodeSet, pod_name: str) -> int | None:
     """Return the number in the name of a pod; None if it is not the name of a numbered worker of this set."""
     digits = pod_name.removeprefix(nodeset.pod_generate_name)
-    if digits == pod_name or not _ORDINAL.fullmatch(digits) or len(digits) > _MAX_ORDINAL_DIGITS:
+    if digits == pod_name or not _ORDINAL.fullmatch(digits) or len(digits) > MAX_ORDINAL_DIGITS:
         return None
     return int(digits)
 

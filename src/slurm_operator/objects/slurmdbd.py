@@ -78,27 +78,22 @@ def config_secret(accounting: Accounting, found: Found) -> Manifest:
     }
 
 
-def config_hash(accounting: Accounting, found: Found) -> str:
-    """Return the hash of every file that slurmdbd reads besides its keys."""
-    jwks = accounting.spec.jwks_key_ref
-    builders = {"": lambda: checksum(config.slurmdbd_conf(accounting, found).encode()).encode()}
-    if jwks is not None:
-        builders[wellknown.FILE_JWKS] = lambda: found.config_map_key(jwks, "spec.jwksKeyRef")
-    parts = gather(builders)
-    return files_checksum(parts.items()) if len(parts) > 1 else parts[""].decode()
-
-
 def stateful_set(accounting: Accounting, found: Found) -> Manifest:
     """Return the StatefulSet of slurmdbd."""
     spec = accounting.spec
-    key, jwt = spec.slurm_key_ref, accounting.jwt_key
-    hashes = gather(
-        {
-            wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
-            wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
-            wellknown.ANNOTATION_SLURMDBD_CONF_HASH: lambda: config_hash(accounting, found),
-        }
-    )
+    key, jwt, jwks = spec.slurm_key_ref, accounting.jwt_key, spec.jwks_key_ref
+    builders = {
+        wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
+        wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
+        wellknown.ANNOTATION_SLURMDBD_CONF_HASH: lambda: checksum(
+            config.slurmdbd_conf(accounting, found).encode()
+        ),
+    }
+    if jwks is not None:
+        builders[wellknown.ANNOTATION_REFERENCED_FILES_HASH] = lambda: files_checksum(
+            {wellknown.FILE_JWKS: found.config_map_key(jwks, "spec.jwksKeyRef")}
+        )
+    hashes = gather(builders)
     return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",

@@ -4,20 +4,28 @@ A pod template that changes restarts a daemon. Some of what we render differs fr
 older version of this one, rendered from the same custom resources: the text of a small script, a label or a
 hash that was not there, annotations that should never have been copied. None of these is worth a restart. So
 where a running workload differs from the desired one in nothing else, `settle` returns the desired one with
-these parts as they run. The first real change, of an image or a setting, then brings everything at once.
+these parts as they run. The first real change, of an image, a setting or a key, then brings everything at
+once.
 
-A hash that the running template lacks cannot show a change. Until the template has it, it is kept in the
-annotations of the workload itself, where it costs no restart: when it differs there, the change is real.
+What counts as a change must not be guessed from the running template, which lacks some of our hashes. So each
+workload carries, in an annotation of its own that restarts nothing, a digest of the template that was
+rendered for it: with the texts of our scripts, and without them. The latter alone means *adopted*: the
+running template is not the rendered one. While the digest without scripts stays the same, an adopted template
+is left as it runs; once it differs, the rendered template is applied in full. A template that was applied in
+full has both digests, and then whatever a person edits in it is put back, scripts and labels included; only
+another text of a script in a newer operator is not worth a restart by itself.
 """
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.kube.semantics import canonical_quantity
 from slurm_operator.objects import scripts
-from slurm_operator.objects.labels import LAST_APPLIED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,36 +33,36 @@ if TYPE_CHECKING:
     from slurm_operator.objects.desired import Manifest
 
 _SCRIPTS = (scripts.INITCONF, scripts.LOGFILE, scripts.RECONFIGURE)
-# May be missing in a running template: the other hashes were always there.
-_LATE_HASHES = (wellknown.ANNOTATION_SLURM_KEY_HASH, wellknown.ANNOTATION_SLURM_CONFIG_HASH)
+# May be missing in a template of the Go operator: the other hashes were always there.
+_LATE_HASHES = (
+    wellknown.ANNOTATION_SLURM_KEY_HASH,
+    wellknown.ANNOTATION_SLURM_CONFIG_HASH,
+    wellknown.ANNOTATION_REFERENCED_FILES_HASH,
+)
+_DIGEST_LENGTH = 16
 
 
-def settle(desired: Manifest, live: Mapping[str, Any] | None, inherited: Mapping[str, str]) -> Manifest:
+def settle(desired: Manifest, live: Mapping[str, Any] | None) -> Manifest:
     """Return the workload to apply: with the running template's own ways, if it differs in nothing else.
 
-    `inherited` are the annotations of the custom resource, which the Go operator copied into templates.
+    `live` needs no more than the annotations of the workload and its template.
     """
+    wanted = desired["spec"]["template"]
+    core, full = _digest(_without_scripts(wanted)), _digest(wanted)
+    ours = _marked(desired, f"{core}.{full}")
     if live is None:
-        return desired
-    wanted, running = desired["spec"]["template"], live["spec"]["template"]
-    late = {
-        name: value
-        for name, value in wanted["metadata"]["annotations"].items()
-        if name in _LATE_HASHES and name not in _annotations(running)
-    }
-    recorded = _annotations(live)
-    if any(recorded.get(name, value) != value for name, value in late.items()):
-        return desired
+        return ours
+    running = live["spec"]["template"]
+    known, _, rendered = _annotations(live).get(wellknown.ANNOTATION_TEMPLATE_HASH, "").partition(".")
+    if (known and known != core) or rendered == full:
+        return ours
     template = {
-        "metadata": _settled_metadata(wanted["metadata"], running["metadata"], late, inherited),
-        "spec": _settled_spec(wanted["spec"], running["spec"]),
+        "metadata": _settled_metadata(wanted["metadata"], running.get("metadata", {})),
+        "spec": _settled_spec(wanted["spec"], running.get("spec", {})),
     }
-    if not contained(template, running):
-        return desired
-    metadata = dict(desired["metadata"])
-    if late:
-        metadata["annotations"] = {**metadata.get("annotations", {}), **late}
-    return {**desired, "metadata": metadata, "spec": {**desired["spec"], "template": template}}
+    if template == wanted or (not known and not contained(template, running)):
+        return ours
+    return _marked({**desired, "spec": {**desired["spec"], "template": template}}, core)
 
 
 def contained(wanted: Any, running: Any) -> bool:
@@ -79,20 +87,22 @@ def contained(wanted: Any, running: Any) -> bool:
     return bool(wanted == running) or str(canonical_quantity(wanted)) == str(canonical_quantity(running))
 
 
-def _settled_metadata(
-    wanted: Mapping[str, Any],
-    running: Mapping[str, Any],
-    late: Mapping[str, str],
-    inherited: Mapping[str, str],
-) -> dict[str, Any]:
-    annotations = {name: value for name, value in wanted["annotations"].items() if name not in late}
-    for name in (*inherited, LAST_APPLIED):
-        if name not in annotations and name in running.get("annotations", {}):
-            annotations[name] = running["annotations"][name]
+def _settled_metadata(wanted: Mapping[str, Any], running: Mapping[str, Any]) -> dict[str, Any]:
+    there = running.get("annotations") or {}
+    annotations = {
+        name: value
+        for name, value in wanted["annotations"].items()
+        if name in there or name not in _LATE_HASHES
+    }
     labels = dict(wanted["labels"])
-    if wellknown.LABEL_CONTROLLER_ACTIVE not in running.get("labels", {}):
+    if wellknown.LABEL_CONTROLLER_ACTIVE not in (running.get("labels") or {}):
         labels.pop(wellknown.LABEL_CONTROLLER_ACTIVE, None)
-    return {**wanted, "labels": labels, "annotations": annotations}
+    return {
+        **wanted,
+        "labels": labels,
+        # What the Go operator copied from the custom resource, and what `kubectl rollout restart` left.
+        "annotations": {**there, **annotations},
+    }
 
 
 def _settled_spec(wanted: Mapping[str, Any], running: Mapping[str, Any]) -> dict[str, Any]:
@@ -119,6 +129,27 @@ def _settled_containers(wanted: list[Any], running: list[Any]) -> list[Any]:
 def _same_but_script(wanted: list[str], running: list[str]) -> bool:
     """Tell whether a command is one of our scripts, and the running one is another text in its place."""
     return bool(wanted and running and wanted[-1] in _SCRIPTS and wanted[:-1] == running[:-1])
+
+
+def _without_scripts(template: Mapping[str, Any]) -> dict[str, Any]:
+    def blank(item: Mapping[str, Any]) -> dict[str, Any]:
+        command = item.get("command") or []
+        return {**item, "command": ["" if word in _SCRIPTS else word for word in command]}
+
+    spec = template["spec"]
+    parts = {part: [blank(item) for item in spec.get(part, ())] for part in ("initContainers", "containers")}
+    return {**template, "spec": {**spec, **parts}}
+
+
+def _marked(manifest: Manifest, mark: str) -> Manifest:
+    metadata = manifest["metadata"]
+    annotations = {**metadata.get("annotations", {}), wellknown.ANNOTATION_TEMPLATE_HASH: mark}
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}
+
+
+def _digest(value: object) -> str:
+    text = msgspec.json.encode(value, order="deterministic")
+    return hashlib.sha256(text).hexdigest()[:_DIGEST_LENGTH]
 
 
 def _annotations(item: Mapping[str, Any]) -> Mapping[str, str]:

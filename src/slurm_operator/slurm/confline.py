@@ -42,7 +42,7 @@ def settings(extra: str) -> dict[str, str]:
     sets nothing here; nor does one without a value.
     """
     found: dict[str, str] = {}
-    for line in _logical_lines(extra):
+    for line in logical_lines(extra):
         name, equals, value = line.partition("=")
         name, value = name.strip(), value.strip()
         if equals and name and value and not any(character.isspace() for character in value):
@@ -70,7 +70,7 @@ def merged(extra: str, required: Mapping[str, Iterable[str]]) -> list[str]:
     return lines
 
 
-def _logical_lines(extra: str) -> Iterable[str]:
+def logical_lines(extra: str) -> Iterable[str]:
     """Yield lines without comments, with continued ones joined; blank lines do not end a continued one."""
     begun = ""
     for physical in extra.split("\n"):

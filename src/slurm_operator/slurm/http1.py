@@ -48,7 +48,9 @@ class Answer:
         self._limit = limit
         self._buffer = bytearray()
         self._left: int | None = None
-        self._step: Callable[[], bool] = self._head
+        # A function and not a method: that would hold on to its answer, and nobody but the garbage collector
+        # would ever free the megabytes of a list.
+        self._step: Callable[[Answer], bool] = Answer._head
         self._minor = 0
         self.status = 0
         self.headers: dict[str, str] = {}
@@ -67,19 +69,19 @@ class Answer:
 
     def feed(self, data: bytes) -> bool:
         """Take in what arrived; tell whether the answer is complete."""
-        if self._step == self._counted and not self._buffer:
+        if self._step is Answer._counted and not self._buffer:
             # The bulk of a long list passes through here, without a detour through the buffer.
             self._take(data)
             return self.complete
         self._buffer += data
-        while not self.complete and self._step():
+        while not self.complete and self._step(self):
             pass
         self.surplus = self.surplus or (self.complete and bool(self._buffer))
         return self.complete
 
     def finish(self) -> bool:
         """Take in that the other side has closed; tell whether the answer is complete."""
-        self.complete = self.complete or self._step == self._until_closed
+        self.complete = self.complete or self._step is Answer._until_closed
         return self.complete
 
     # Each step takes what it can from the buffer and returns whether to go on at once.
@@ -113,16 +115,16 @@ class Answer:
         elif coding:
             if coding != "chunked" or length is not None:
                 raise MalformedError("the length of its body is unclear")
-            self._step = self._chunk_size
+            self._step = Answer._chunk_size
         elif length is not None:
             if not _DIGITS.fullmatch(length):
                 raise MalformedError("the length of its body is unclear")
             self._left = int(length)
             self._check(self._left)
-            self._step = self._counted
+            self._step = Answer._counted
             self.complete = self._left == 0
         else:
-            self._step = self._until_closed
+            self._step = Answer._until_closed
 
     def _counted(self) -> bool:
         data = bytes(self._buffer)
@@ -152,7 +154,7 @@ class Answer:
             raise MalformedError("a chunk of it has no length")
         self._left = int(found[1], 16)
         self._check(len(self.body) + self._left)
-        self._step = self._chunk if self._left else self._trailer
+        self._step = Answer._chunk if self._left else Answer._trailer
         return True
 
     def _chunk(self) -> bool:
@@ -166,7 +168,7 @@ class Answer:
         if self._buffer[:2] != b"\r\n":
             raise MalformedError("a chunk of it is longer than it says")
         del self._buffer[:2]
-        self._step = self._chunk_size
+        self._step = Answer._chunk_size
         return True
 
     def _trailer(self) -> bool:

@@ -37,6 +37,8 @@ class WatchTiming:
     jobs: float = 30.0
     reservations: float = 30.0
     ping: float = 10.0
+    standby: float = 2.0
+    """Between pings of a cluster with several slurmctlds, of which another one may take over."""
     uptime: float = 60.0
     whole: float = 60.0
     """After this time a list is asked for as a whole, not only if it changed; or when it would be stale."""

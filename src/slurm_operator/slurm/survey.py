@@ -131,6 +131,15 @@ class Survey:
             await self._ask_pings(self._aside)
         return True
 
+    @property
+    def has_standby(self) -> bool:
+        """Tell whether there are several slurmctlds, as far as is known."""
+        return len(self.view.controllers) > 1
+
+    async def ping(self) -> None:
+        """Ask who of several slurmctlds responds, however long a dead one takes to be given up."""
+        await self._ask_pings(self._timing.call)
+
     def failed(self, error: SlurmError) -> None:
         """Take in that the nodes could not be listed."""
         self.failures += 1
@@ -281,7 +290,9 @@ class Survey:
             return
         self._pings.asked(sent, sent)
         self._part("ping", None)
-        self.view = replace(self.view, controllers=pings, controllers_taken=sent)
+        if self.view.controllers_taken is None or sent >= self.view.controllers_taken:
+            # Else a later one was faster: where there are standbys, two may be under way.
+            self.view = replace(self.view, controllers=pings, controllers_taken=sent)
 
     async def _ask_uptime(self) -> None:
         sent = asyncio.get_running_loop().time()

@@ -1,9 +1,9 @@
 """JSON web tokens: how this operator, and everybody it makes tokens for, proves to Slurm who they are.
 
 slurmctld verifies a token with the bytes of its `jwt.key` file, as they are: no base64, no trimmed newline,
-any length. Whatever Slurm takes for a key is taken here too. That is why the key goes past the advice of the
-JWT library, which warns about keys under 32 bytes and refuses those that look like a certificate: the key is
-the cluster's, and to refuse it would lock the operator out of a cluster that works.
+any length. Whatever Slurm takes for a key is taken here too. Slurm signs with HMAC-SHA256 (HS256) and nothing
+else, for which the standard library is enough; a JWT library would bring all of OpenSSL into the memory of
+the operator, and opinions about keys that Slurm does not share.
 
 Two clocks are involved. `exp` counts from the clock of this machine, and a token is replaced when a fifth of
 its life is left, so a slurmctld that is ahead by less than that never sees an expired one. For one that is
@@ -15,17 +15,19 @@ Neither a key nor a token is in any error or repr of this module.
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
+import hmac
+import re
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Final
 
-import jwt
 import msgspec
-from jwt.algorithms import HMACAlgorithm
 
 TokenSource = Callable[[], str]
 """Gives the token for the next request; it must not block."""
@@ -36,23 +38,22 @@ RENEW_AT: Final = 0.8
 CLOCK_SKEW: Final = timedelta(minutes=1)
 
 _ALGORITHM: Final = "HS256"
+_HEADER: Final = b'{"alg":"HS256","typ":"JWT"}'
+_URL_SAFE: Final = re.compile(r"[A-Za-z0-9_-]*")
+_STANDARD: Final = str.maketrans("-_", "+/")
+# Any sender could fill our memory with a longer one.
+_LONGEST: Final = 64 * 1024
 # What a signed 64-bit count of seconds and datetime can both express; later expiries are as good as never.
 _LATEST: Final = datetime(9999, 12, 31, tzinfo=UTC)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class _RawKey(HMACAlgorithm):
-    """HMAC with any key that Slurm accepts, without an opinion about it."""
+class _Header(msgspec.Struct):
+    """What a token says of its signature."""
 
-    def prepare_key(self, key: str | bytes) -> bytes:
-        return key.encode() if isinstance(key, str) else key
-
-    def check_key_length(self, key: bytes) -> str | None:  # noqa: ARG002 - the library's signature
-        return None
-
-
-_JWS: Final = jwt.PyJWS(algorithms=[])
-_JWS.register_algorithm(_ALGORITHM, _RawKey(HMACAlgorithm.SHA256))
+    alg: str = ""
+    crit: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    b64: bool = True
 
 
 class _Payload(msgspec.Struct, omit_defaults=True):
@@ -102,18 +103,19 @@ def mint(key: bytes, user: str, lifetime: timedelta, now: datetime, *, issuer: s
         "exp": issued + life,
         "sun": user,
     }
-    return _JWS.encode(msgspec.json.encode(payload), key, algorithm=_ALGORITHM)
+    signed = f"{_encode(_HEADER)}.{_encode(msgspec.json.encode(payload))}"
+    return f"{signed}.{_encode(_signature(signed, key))}"
 
 
 def read(token: str) -> Claims:
     """Return what a token says about itself, unverified; raise ValueError when it is no JWT."""
     try:
         # Only parsed: whether to believe it is for `signed_by`, and in the end for slurmctld.
-        content: Any = _JWS.decode(token, options={"verify_signature": False})
-        payload = msgspec.json.decode(content, type=_Payload)
-    except (jwt.PyJWTError, msgspec.MsgspecError, UnicodeError, RecursionError):
+        _, payload, _ = _parts(token)
+        claims = msgspec.json.decode(payload, type=_Payload)
+    except (ValueError, RecursionError):
         raise ValueError("not a JSON web token of Slurm") from None
-    return Claims(payload.sun, _moment(payload.iat), _moment(payload.exp), payload.jti)
+    return Claims(claims.sun, _moment(claims.iat), _moment(claims.exp), claims.jti)
 
 
 def signed_by(token: str, key: bytes) -> bool:
@@ -121,10 +123,35 @@ def signed_by(token: str, key: bytes) -> bool:
     if not key:
         return False
     try:
-        _JWS.decode(token, key, algorithms=[_ALGORITHM])
-    except (jwt.PyJWTError, UnicodeError, RecursionError):
+        header, _, signature = _parts(token)
+    except (ValueError, RecursionError):
         return False
-    return True
+    # A token that names another way to sign, or something that must be understood and is not, is not ours.
+    usual = header.alg == _ALGORITHM and header.crit is msgspec.UNSET and header.b64
+    return usual and hmac.compare_digest(signature, _signature(token.rpartition(".")[0], key))
+
+
+def _parts(token: str) -> tuple[_Header, bytes, bytes]:
+    """Return header, payload and signature of a token; raise ValueError when it has other parts."""
+    if len(token) > _LONGEST or not token.isascii():
+        raise ValueError("not a token")
+    header, payload, signature = (_decode(part) for part in token.split("."))
+    return msgspec.json.decode(header, type=_Header), payload, signature
+
+
+def _signature(signed: str, key: bytes) -> bytes:
+    return hmac.new(key, signed.encode(), hashlib.sha256).digest()
+
+
+def _encode(content: bytes) -> str:
+    return base64.urlsafe_b64encode(content).rstrip(b"=").decode()
+
+
+def _decode(part: str) -> bytes:
+    """Return the content of a part; only the alphabet of JWT is taken, and no padding."""
+    if not _URL_SAFE.fullmatch(part):
+        raise ValueError("not a part of a token")
+    return binascii.a2b_base64(part.translate(_STANDARD) + "=" * (-len(part) % 4))
 
 
 def renew_at(claims: Claims) -> datetime:

@@ -9,6 +9,9 @@ A receiver must find the verdict on a node that it hears of settled. So a node i
 when its jobs could be listed only later, and when it was last announced from a list that was on its way while
 somebody wrote: to him that list was too old to count.
 
+Where there are several slurmctlds, it must be seen within seconds that another one is in charge. They are
+pinged beside the rounds, since a round may be waiting for the very slurmctld that has died.
+
 The watch never raises and never ends by itself. Failures are repeated with a growing pause, and the first
 success heals everything.
 """
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -106,6 +110,7 @@ class SlurmWatch:
 
     async def run(self) -> None:
         """Keep the view until cancelled."""
+        pinging = asyncio.create_task(self._keep_pinging())
         try:
             while True:
                 await self._round()
@@ -115,6 +120,24 @@ class SlurmWatch:
         finally:
             if self._aging is not None:
                 self._aging.cancel()
+            pinging.cancel()
+            # Whoever ends the watch closes its connections next; no request may be left on them.
+            await asyncio.wait((pinging,))
+
+    async def _keep_pinging(self) -> None:
+        """Ping slurmctld and its standbys often, and tell at once when another one responds."""
+        while True:
+            await asyncio.sleep(self.timing.standby)
+            if not self._survey.has_standby:
+                continue
+            await self._survey.ping()
+            controllers, taken = self.view.controllers, self.view.controllers_taken
+            previous = self._published
+            # Only this part: a round may be under way, and what it has found so far is not settled yet.
+            view = replace(previous, controllers=controllers, controllers_taken=taken)
+            if _health(previous) != _health(view):
+                self._published = view
+                self._tell(ViewUpdate(view, previous, ()))
 
     async def _round(self) -> None:
         self._wake.clear()

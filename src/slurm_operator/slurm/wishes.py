@@ -196,6 +196,11 @@ def drained_by_us(node: Node, prefix: str) -> bool:
     return _draining(node) and _owner(node.reason, prefix) is _Owner.OURS
 
 
+def downed_by_us(node: Node, prefix: str) -> bool:
+    """Tell whether the reason of a node that is down is the operator's, or slurmctld's for a silent node."""
+    return bool(node.reason) and _owner(node.reason, prefix) is not _Owner.FOREIGN
+
+
 # --- decisions
 
 

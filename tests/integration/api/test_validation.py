@@ -55,6 +55,7 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "ReadWriteMany",
     ),
     ("Controller", {"ha": {"backups": 0}}, "spec.ha.backups", "greater than or equal to 1"),
+    ("Controller", {"ha": {"backups": 10}}, "spec.ha.backups", "less than or equal to 9"),
     ("Controller", {"slurmKeyRef": {"name": "s"}}, "spec.slurmKeyRef.key", "Required value"),
     (
         "Controller",
@@ -125,7 +126,12 @@ REFUSED: list[tuple[str, dict[str, Any], str, str]] = [
         "spec.persistentVolumeClaimRetentionPolicy.whenScaled",
         '"Retain", "Delete"',
     ),
-    ("NodeSet", {"pruneSlurmNodeRecords": "Always"}, "spec.pruneSlurmNodeRecords", '"Never", "NodeNotFound"'),
+    (
+        "NodeSet",
+        {"pruneSlurmNodeRecords": "Always"},
+        "spec.pruneSlurmNodeRecords",
+        '"Never", "NodeNotFound", "ScaledIn"',
+    ),
     ("NodeSet", {"partition": {"enabled": True, "config": "A=1\nB=2"}}, "spec.partition.config", "match"),
     ("NodeSet", {"ssh": {"enabled": True}}, "spec.ssh.sssdConfRef", "Required value"),
     ("NodeSet", {"ordinalPadding": -1}, "spec.ordinalPadding", "greater than or equal to 0"),

@@ -19,6 +19,7 @@ from slurm_operator.kube.config import load_config
 from slurm_operator.kube.manager import Manager
 from slurm_operator.kube.models import Event, Secret
 from slurm_operator.process import wire
+from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.programs.running import eventually, install_crds
 from tests.integration.slurm.hostile import HostileSlurmrestd
 
@@ -46,14 +47,20 @@ def slinky_box(kube_box: Box) -> Box:
 
 @pytest.fixture
 def config(slinky_box: Box) -> ClientConfig:
+    """Hand out the operator's way to the API server, with the rights that the chart gives it."""
+    return load_config(str(operator_kubeconfig(slinky_box)))
+
+
+@pytest.fixture
+def admin_config(slinky_box: Box) -> ClientConfig:
     """Hand out the way to the API server, as its administrator."""
     return load_config(str(slinky_box.kubeconfig))
 
 
 @pytest.fixture
-async def client(config: ClientConfig) -> AsyncIterator[Client]:
+async def client(admin_config: ClientConfig) -> AsyncIterator[Client]:
     """Hand out an open client, for what a user would do."""
-    async with Client(config) as opened:
+    async with Client(admin_config) as opened:
         yield opened
 
 

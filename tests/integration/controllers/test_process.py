@@ -8,11 +8,11 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from slurm_operator.api import Accounting, LoginSet, Token
+from slurm_operator.api import Accounting, LoginSet, NodeSet, Token
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.models import Deployment, StatefulSet
+from slurm_operator.kube.models import Deployment, PersistentVolumeClaim, Pod, StatefulSet
 from tests.integration.controllers.conftest import IMAGE, World
 from tests.integration.controllers.connecting import KEY, has_event, has_message, override
 from tests.integration.programs.running import (
@@ -27,6 +27,7 @@ from tests.integration.test_manager_process import (
     CHILDREN,
     PLURALS,
     kubeconfig_with_token,
+    sees_nodes,
     service_account,
 )
 
@@ -46,6 +47,8 @@ WORKLOADS: tuple[tuple[type[Object], str], ...] = (
     (StatefulSet, "more-accounting"),
     (Deployment, "api-restapi"),
     (Deployment, "more"),
+    (Pod, "more-0"),
+    (PersistentVolumeClaim, "scratch-more-0"),
 )
 
 
@@ -73,7 +76,7 @@ async def one_of_each(world: World, server: HostileSlurmrestd | SlurmBox, key: b
 
 
 async def more_daemons(world: World) -> None:
-    """Create an Accounting, a LoginSet, and a Controller with a claim."""
+    """Create an Accounting, a LoginSet, a NodeSet with a claim, and a Controller with a claim."""
     key = {"name": "keys", "key": "jwt.key"}
     specs: dict[type[Kind], dict[str, Any]] = {
         Accounting: {
@@ -87,6 +90,20 @@ async def more_daemons(world: World) -> None:
             "sssdConfRef": key,
             "login": IMAGE,
             "initconf": IMAGE,
+        },
+        NodeSet: {
+            "controllerRef": {"name": "main"},
+            "slurmd": IMAGE,
+            "logfile": IMAGE,
+            "volumeClaimTemplates": [
+                {
+                    "metadata": {"name": "scratch"},
+                    "spec": {
+                        "accessModes": ["ReadWriteOnce"],
+                        "resources": {"requests": {"storage": "1Gi"}},
+                    },
+                }
+            ],
         },
     }
     for kind, spec in specs.items():
@@ -105,9 +122,9 @@ async def _exists(world: World, kind: type[Object], name: str) -> bool:
 
 async def all_connected(world: World) -> None:
     """Wait until everything says that it is connected."""
-    await world.says(world.api_ready, "Connected", 60)
-    await world.says(lambda: world.ready("far"), "Connected", 60)
-    await world.says(lambda: world.api_ready("other"), "Connected", 60)
+    await world.says(world.api_ready, "Connected", 120)
+    await world.says(lambda: world.ready("far"), "Connected", 120)
+    await world.says(lambda: world.api_ready("other"), "Connected", 120)
 
 
 async def test_a_manager_outside_of_the_cluster(
@@ -139,7 +156,7 @@ async def test_a_manager_outside_of_the_cluster(
 async def test_a_role_is_enough(
     world: World, slinky_box: Box, hostile: HostileSlurmrestd, tmp_path: Path
 ) -> None:
-    """With --namespaces, a Role gives all that every controller, Events and the Lease need."""
+    """With --namespaces, a Role and a look at the nodes are all that the process needs."""
     token = service_account(slinky_box, world.namespace, "local")
 
     def allow(name: str, verbs: str, *resources: str) -> None:
@@ -152,15 +169,18 @@ async def test_a_role_is_enough(
     allow("kinds", "get,list,watch", *kinds)
     allow("statuses", "patch", *(f"{kind}/status" for kind in kinds))
     allow("children", "get,list,watch,create,patch,delete", *(one for one in CHILDREN if one != "pods"))
-    allow("pods", "list,watch,patch,delete", "pods")
-    allow("claims", "list,watch,patch", "persistentvolumeclaims")
+    allow("pods", "get,list,watch,create,patch,delete", "pods")
+    allow("marks", "patch", "pods/status", "nodesets.slinky.slurm.net")
     allow("events", "create,patch", "events.events.k8s.io")
     allow("leases", "get,create,patch", "leases.coordination.k8s.io")
     config = kubeconfig_with_token(slinky_box, tmp_path / "kubeconfig", token)
     await one_of_each(world, hostile)
     await more_daemons(world)
     flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}", override(hostile))
-    with manager(None, tmp_path / "manager.log", world, *flags, KUBECONFIG=str(config)) as process:
+    with (
+        sees_nodes(slinky_box, world.namespace, "local"),
+        manager(None, tmp_path / "manager.log", world, *flags, KUBECONFIG=str(config)) as process,
+    ):
         await all_connected(world)
         await eventually(lambda: has_event(world, "SlurmApiConnected"), "an Event could be written")
         for kind, name in WORKLOADS:

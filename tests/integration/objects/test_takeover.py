@@ -38,7 +38,7 @@ async def _stored(client: Client, item: Manifest, namespace: str) -> Manifest:
 
 
 def _desired(item: Manifest, live: Manifest) -> Manifest:
-    settled = settle(item, live, {})
+    settled = settle(item, live)
     return keep_claims(settled, live["spec"].get("volumeClaimTemplates", []))[0]
 
 

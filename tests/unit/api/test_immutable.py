@@ -34,7 +34,7 @@ def test_immutable_fields_of_every_kind() -> None:
         },
         "NodeSet": {"spec.controllerRef", "spec.volumeClaimTemplates"},
         "LoginSet": {"spec.controllerRef"},
-        "Accounting": {"spec.jwtKeyRef"},
+        "Accounting": {"spec.slurmKeyRef", "spec.jwtKeyRef"},
         "Token": {"spec.jwtKeyRef"},
         "RestApi": set(),
         "Cluster": set(),

@@ -43,14 +43,30 @@ ANNOTATION_LIMIT = 262_144
 
 _OBSERVED = {"status.observedGeneration": {"format": "int64", "type": "integer"}}
 _DURATION = {"pattern": duration.PATTERN, "type": "string"}
-# Stricter only where the reference itself could not decode what its schema lets through.
+# Stricter only where the reference itself could not decode what its schema lets through, or could not run it.
 DIFFERENCES: dict[str, dict[str, Any]] = {
     "accountings": _OBSERVED,
     "clusters": _OBSERVED,
-    "controllers": _OBSERVED,
+    "controllers": {
+        # Each is a pod, and a host that every client tries in turn: a typo must not become a million of them.
+        "spec.ha.backups": {
+            "default": 1,
+            "format": "int32",
+            "maximum": 9,
+            "minimum": 1,
+            "type": "integer",
+        },
+        **_OBSERVED,
+    },
     "loginsets": _OBSERVED,
     "nodesets": {
         "spec.ordinalPadding": {"default": 0, "minimum": 0, "type": "integer"},
+        # One value more than the reference has.
+        "spec.pruneSlurmNodeRecords": {
+            "default": "Never",
+            "enum": ["Never", "NodeNotFound", "ScaledIn"],
+            "type": "string",
+        },
         "spec.updateStrategy.scheduledUpdate.duration": {"default": "30m", **_DURATION},
         "spec.volumeClaimTemplates": {"nullable": True, "type": "array"},
         "spec.volumeClaimTemplates[]": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},

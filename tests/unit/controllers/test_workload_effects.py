@@ -38,7 +38,7 @@ def wanted(**hashes: str) -> dict[str, Any]:
 
 def decide(now: Inputs, **arguments: Any) -> tuple[str, str]:
     defaults: dict[str, Any] = {
-        "wanted": wanted(key="1"),
+        "sent": wanted(key="1"),
         "live": live(key="1"),
         "applied": False,
         "reconfigures": False,
@@ -66,14 +66,24 @@ def test_restart_names_what_changed() -> None:
     """Other hashes in the template are a restart; what changed is named, or else what the hash stands for."""
     new = inputs(key=b"new")
     reason, message = decide(
-        new, wanted=wanted(key="2"), applied=True, changed=new.changed(inputs()), reconfigures=True
+        new, sent=wanted(key="2"), applied=True, changed=new.changed(inputs()), reconfigures=True
     )
     assert reason == Effect.RESTART
     assert "changes in Secret 'keys';" in message
     assert (
         "changes in slurm.key and the configuration;"
-        in decide(new, wanted=wanted(key="2", conf="x"), applied=True)[1]
+        in decide(new, sent=wanted(key="2", conf="x"), applied=True)[1]
     )
+
+
+def test_a_hash_that_goes_is_a_restart() -> None:
+    """Files that are no longer referred to leave the template, and that replaces pods like any change."""
+    without = Inputs(Found({"keys": Secret(data={"slurm.key": b"k"})}), [])
+    changed = without.changed(inputs())
+    reason, message = decide(without, live=live(key="1", conf="x"), applied=True, changed=changed)
+    assert reason == Effect.RESTART
+    assert "changes in ConfigMap 'gres' and slurm.conf" in message
+    assert "changes in the configuration" in decide(without, live=live(key="1", conf="x"), applied=True)[1]
 
 
 def test_other_hashes_that_were_not_applied_are_no_restart() -> None:
@@ -82,7 +92,7 @@ def test_other_hashes_that_were_not_applied_are_no_restart() -> None:
     previous = Condition(
         type="Configured", status="True", reason="Restart", message=f"x; configuration {now.digest}"
     )
-    assert decide(now, wanted=wanted(key="2"), previous=previous) == ("Restart", previous.message)
+    assert decide(now, sent=wanted(key="2"), previous=previous) == ("Restart", previous.message)
 
 
 @pytest.mark.parametrize(("reconfigures", "reason"), [(True, Effect.RECONFIGURE), (False, Effect.NOTHING)])

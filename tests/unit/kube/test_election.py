@@ -22,6 +22,7 @@ from slurm_operator.kube.election import (
     decide,
     micro_time,
 )
+from tests.exploring import examples
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -344,4 +345,4 @@ class HostileSchedule(RuleBasedStateMachine):
 
 
 TestHostileSchedule = HostileSchedule.TestCase
-TestHostileSchedule.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestHostileSchedule.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

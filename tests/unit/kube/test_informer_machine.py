@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from slurm_operator.kube.intake import Doubt, Intake, Listing
 from slurm_operator.kube.meta import Key, Object, ObjectMeta, Resource
 from slurm_operator.kube.wire import BadObject
+from tests.exploring import examples
 
 if TYPE_CHECKING:
     from slurm_operator.kube.store import Change
@@ -231,4 +232,4 @@ class IntakeMachine(RuleBasedStateMachine):
 
 
 TestIntakeMachine = IntakeMachine.TestCase
-TestIntakeMachine.settings = settings(max_examples=300, stateful_step_count=50, deadline=None)
+TestIntakeMachine.settings = settings(max_examples=examples(300), stateful_step_count=50, deadline=None)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from slurm_operator.kube.queue import QueueCore
+from tests.exploring import examples
 
 # Few keys, so that a step often meets a key with a history.
 KEYS = st.sampled_from("abc")
@@ -142,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(max_examples=200, stateful_step_count=40)
+TestQueueMachine.settings = settings(max_examples=examples(200), stateful_step_count=40)
 
 
 def test_plain_add_leaves_the_delayed_add_pending() -> None:

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.references import Owner, Referenced, Wants, enqueue_owners
+from tests.exploring import examples
 
 KEYS = [Key(namespace, name) for namespace in ("a", "b") for name in ("one", "two", "three")]
 # Two controllers with owners of the same name.
@@ -52,7 +53,7 @@ class WantsMachine(RuleBasedStateMachine):
             assert self.wants.owners(key) == {owner for owner, keys in self.model.items() if key in keys}
 
 
-WantsMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+WantsMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30, deadline=None)
 TestWants = WantsMachine.TestCase
 
 

@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from slurm_operator.kube.meta import Key, Object, ObjectMeta, Resource
 from slurm_operator.kube.store import Change, Store
+from tests.exploring import examples
 
 
 class Thing(Object, frozen=True):
@@ -178,4 +179,4 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestStoreMachine.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +10,32 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import NodeSet
-from slurm_operator.kube.meta import Condition, ObjectMeta
-from slurm_operator.kube.models import ContainerState, ContainerStatus, Node, Pod, PodSpec, PodStatus
-from slurm_operator.kube.pods import StateRunning, StateTerminated
+from slurm_operator.kube.meta import Condition, ObjectMeta, OwnerReference
+from slurm_operator.kube.models import (
+    ContainerState,
+    ContainerStatus,
+    Node,
+    PersistentVolumeClaim,
+    Pod,
+    PodSpec,
+    PodStatus,
+)
+from slurm_operator.kube.parts import LabelSelectorRequirement
+from slurm_operator.kube.pods import (
+    Affinity,
+    NodeAffinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    StateRunning,
+    StateTerminated,
+)
+from slurm_operator.objects.nodefit import Fit
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE, NAME, UID = "slurm", "gpu", "nodeset-uid"
+# The machines that workers of a history belong on.
+LABELS = {"pool": "gpu"}
+FIT = Fit(node_name="", selector=(("pool", "gpu"),), terms=None, tolerations=())
 
 
 def moment(now: float) -> datetime:
@@ -23,7 +43,13 @@ def moment(now: float) -> datetime:
 
 
 def make_nodeset(
-    *, generation: int = 1, deleting: bool = False, finalizers: Any = (), **spec: Any
+    *,
+    generation: int = 1,
+    deleting: bool = False,
+    finalizers: Any = (),
+    annotations: Any = (),
+    status: Any = (),
+    **spec: Any,
 ) -> NodeSet:
     """Return a NodeSet with these fields of its spec, by their names on the wire."""
     body: dict[str, Any] = {
@@ -33,8 +59,10 @@ def make_nodeset(
             "uid": UID,
             "generation": generation,
             "finalizers": list(finalizers),
+            "annotations": dict(annotations),
         },
         "spec": {"controllerRef": {"name": "slurm"}, **spec},
+        "status": dict(status),
     }
     if deleting:
         body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -42,8 +70,35 @@ def make_nodeset(
 
 
 def make_node(name: str, *, cordoned: bool = False, **fields: Any) -> Node:
-    body = {"metadata": {"name": name, **fields}, "spec": {"unschedulable": cordoned}}
+    taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}] if cordoned else []
+    body = {"metadata": {"name": name, **fields}, "spec": {"unschedulable": cordoned, "taints": taints}}
     return msgspec.convert(body, Node)
+
+
+@dataclass
+class SimClaim:
+    """A volume claim as the API server has it."""
+
+    name: str
+    uid: str
+    owners: tuple[OwnerReference, ...] = ()
+    version: int = 1
+    deleting: bool = False
+
+    def show(self) -> PersistentVolumeClaim:
+        return PersistentVolumeClaim(
+            metadata=ObjectMeta(
+                name=self.name,
+                namespace=NAMESPACE,
+                uid=self.uid,
+                resource_version=str(self.version),
+                deletion_timestamp=EPOCH if self.deleting else None,
+                owner_references=self.owners,
+            )
+        )
+
+    def owned_by(self, uid: str) -> bool:
+        return any(owner.uid == uid for owner in self.owners)
 
 
 @dataclass
@@ -70,6 +125,16 @@ class SimPod:
     conditions: dict[str, Condition] = field(default_factory=dict)
     persons_cordon: bool = False
     registered: bool = False
+    cause: str = ""
+    """Why the operator has deleted it; empty if it was not the operator."""
+
+    def clone(self) -> SimPod:
+        return replace(
+            self,
+            labels=dict(self.labels),
+            annotations=dict(self.annotations),
+            conditions=dict(self.conditions),
+        )
 
     def show(self) -> Pod:
         labels = {
@@ -96,13 +161,20 @@ class SimPod:
                 labels=labels,
                 annotations=dict(self.annotations),
             ),
-            spec=PodSpec(node_name=self.node, hostname=self.hostname),
+            spec=PodSpec(node_name=self.node, hostname=self.hostname, affinity=self._affinity()),
             status=PodStatus(
                 phase=self.phase,
                 conditions=(ready, *self.conditions.values()),
                 container_statuses=(self._container(),) if self.started or self.finished_at else (),
             ),
         )
+
+    def _affinity(self) -> Affinity | None:
+        if not self.target:
+            return None
+        field_ = LabelSelectorRequirement(key="metadata.name", operator="In", values=(self.target,))
+        terms = (NodeSelectorTerm(match_fields=(field_,)),)
+        return Affinity(node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=terms)))
 
     def _container(self) -> ContainerStatus:
         if self.finished_at is not None:

@@ -1,24 +1,24 @@
-"""Everything that can happen to a NodeSet, each as one function of the world and a small number.
+"""What time, people and jobs do to a NodeSet, each as one function of the world and a small number.
 
 The number chooses among what there is, so that any sequence of events makes sense, and every shorter one.
+What goes wrong is in `faults`.
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from tests.unit.nodeset.clustermodel import make_node
+from slurm_operator.controllers.nodeset.observation import Fate
+from tests.unit.nodeset.clustermodel import LABELS, make_node, moment
 from tests.unit.nodeset.model import NODES, World
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.unit.nodeset.clustermodel import SimPod
 
 
-def _pod(world: World, which: int) -> SimPod | None:
+def some_pod(world: World, which: int) -> SimPod | None:
     pods = [world.pods[name] for name in sorted(world.pods)]
     return pods[which % len(pods)] if pods else None
 
@@ -33,6 +33,13 @@ def time(world: World, number: int) -> None:
 
 def look_without_news(world: World, _number: int) -> None:
     world.reconcile()
+
+
+def called(world: World, number: int) -> None:
+    """Time passes, and the operator looks only if something calls it."""
+    for _ in range(number + 1):
+        world.pass_time(8.0)
+        world.look_if_called()
 
 
 def long_time(world: World, number: int) -> None:
@@ -57,44 +64,146 @@ def outage_of_attention(world: World, number: int) -> None:
 
 def scale(world: World, number: int) -> None:
     world.replicas = number
+    world.awake = True
 
 
 def new_template(world: World, _number: int) -> None:
     world.revision += 1
+    world.awake = True
 
 
 def old_template(world: World, _number: int) -> None:
     world.revision = max(1, world.revision - 1)
+    world.awake = True
 
 
 def change_strategy(world: World, number: int) -> None:
     world.strategy = ("RollingUpdate", "OnDelete")[number % 2]
+    world.awake = True
+
+
+def schedule_update(world: World, number: int) -> None:
+    """Ask for a window that opens soon, or is about to; every other time one that comes back."""
+    world.strategy = "ScheduledUpdate"
+    world.window = moment(math.floor(world.now) + 60.0 * number)
+    world.flags = ((), ("HOURLY",), ("FORCE_START",))[number % 3]
+    world.awake = True
+
+
+def change_pace(world: World, number: int) -> None:
+    world.max_unavailable = (1, 2, "34%", "100%")[number % 4]
+    world.min_ready = (0, 30)[number % 2]
+    world.awake = True
 
 
 def change_mode(world: World, number: int) -> None:
     world.mode = ("StatefulSet", "DaemonSet")[number % 2]
+    world.awake = True
+
+
+def pin_to_node(world: World, number: int) -> None:
+    world.pin = number % 2 == 0
+    world.awake = True
+
+
+def change_retention(world: World, number: int) -> None:
+    world.when_scaled = ("Delete", "Retain")[number % 2]
+    world.when_deleted = ("Retain", "Delete")[number % 3 == 0]
+    world.awake = True
+
+
+def change_pruning(world: World, number: int) -> None:
+    world.prune = ("Never", "NodeNotFound", "ScaledIn")[number % 3]
+    world.awake = True
+
+
+# --- the end of the NodeSet
+
+
+def delete_nodeset(world: World, _number: int) -> None:
+    if not world.deleting:
+        world.deleting = True
+        world.awake = True
+
+
+def skip_drain(world: World, number: int) -> None:
+    """Ask that the pods go with the NodeSet; sometimes only to take that back."""
+    world.skip_drain = number % 3 != 0
+    world.awake = True
+
+
+def controller_leaves(world: World, number: int) -> None:
+    """The Controller is deleted, too, with its NodeSet."""
+    world.controller = (Fate.LEAVES, Fate.GONE)[number % 2]
+    delete_nodeset(world, number)
+
+
+# --- nodes of Kubernetes
+
+
+def _change_node(
+    world: World, name: str, *, cordoned: bool, labels: object = None, **annotations: str
+) -> None:
+    """Put a node, new or changed, and tell whoever watches nodes."""
+    kept = LABELS if labels is None else labels
+    world.nodes[name] = make_node(name, cordoned=cordoned, labels=kept, annotations=annotations)
+    world.awake = True
 
 
 def cordon_node(world: World, number: int) -> None:
-    world.nodes[NODES[number % 3]] = make_node(NODES[number % 3], cordoned=True)
+    if NODES[number % 3] in world.nodes:
+        _change_node(world, NODES[number % 3], cordoned=True)
 
 
 def uncordon_node(world: World, number: int) -> None:
-    world.nodes[NODES[number % 3]] = make_node(NODES[number % 3])
+    if NODES[number % 3] in world.nodes:
+        _change_node(world, NODES[number % 3], cordoned=False)
+
+
+def add_node(world: World, number: int) -> None:
+    _change_node(world, (*NODES, "node-8")[-1 - number % 5], cordoned=False)
+
+
+def lose_label(world: World, number: int) -> None:
+    """A node is given to another purpose."""
+    if NODES[number] in world.nodes:
+        _change_node(world, NODES[number], cordoned=False, labels={})
+
+
+def rename_node(world: World, number: int) -> None:
+    """A node is called otherwise in Slurm; sometimes as another one is."""
+    name = NODES[number % 4]
+    if name in world.nodes:
+        override = {wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE: f"node-{number // 2}"}
+        _change_node(world, name, cordoned=False, **override)
+
+
+def remove_node(world: World, number: int) -> None:
+    """A machine is gone, with whatever ran on it."""
+    name = NODES[number]
+    if world.nodes.pop(name, None) is None:
+        return
+    world.awake = True
+    for pod in world.pods.values():
+        if pod.node == name:
+            world.slurm.unregister(pod.hostname, pod.uid)
+
+
+# --- cordons and drains by hand
 
 
 def cordon_pod(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     # On a pod that the operator has cordoned nothing would change, and nobody could tell.
     if pod is not None and wellknown.ANNOTATION_POD_CORDON not in pod.annotations:
         pod.annotations[wellknown.ANNOTATION_POD_CORDON] = "true"
-        pod.annotations.pop(names.ANNOTATION_POD_CORDON_BY, None)
+        pod.annotations.pop(wellknown.ANNOTATION_POD_CORDON_BY, None)
         pod.persons_cordon = True
         world.touch(pod)
 
 
 def uncordon_pod(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     if pod is not None and wellknown.ANNOTATION_POD_CORDON in pod.annotations:
         del pod.annotations[wellknown.ANNOTATION_POD_CORDON]
         pod.persons_cordon = False
@@ -102,29 +211,28 @@ def uncordon_pod(world: World, number: int) -> None:
 
 
 def drain_by_hand(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     if pod is not None and world.slurm.up:
         world.slurm.person_drains(pod.hostname)
 
 
 def resume_by_hand(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     if pod is not None and world.slurm.up:
         world.slurm.person_resumes(pod.hostname)
 
 
 def delete_pod_by_hand(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     if pod is not None:
-        pod.deleting = True
-        world.touch(pod)
+        world.delete(pod)
 
 
 # --- jobs
 
 
 def start_job(world: World, number: int) -> None:
-    pod = _pod(world, number)
+    pod = some_pod(world, number)
     if pod is not None:
         world.slurm.start_job(pod.hostname, world.now)
 
@@ -133,99 +241,3 @@ def end_job(world: World, number: int) -> None:
     jobs = sorted(world.slurm.work)
     if jobs:
         world.slurm.end(jobs[number % len(jobs)])
-
-
-# --- faults
-
-
-def crash(world: World, _number: int) -> None:
-    world.crash()
-
-
-def crash_while_acting(world: World, number: int) -> None:
-    world.reconcile(crash_after=number)
-
-
-def slurm_away(world: World, _number: int) -> None:
-    world.slurm.reachable = False
-
-
-def slurm_back(world: World, _number: int) -> None:
-    world.slurm.reachable = world.connected = True
-
-
-def no_connection(world: World, _number: int) -> None:
-    world.connected = False
-
-
-def slurmctld_down(world: World, _number: int) -> None:
-    world.slurm.up = False
-
-
-def slurmctld_up(world: World, _number: int) -> None:
-    if not world.slurm.up:
-        world.slurm.up, world.slurm.started = True, world.now
-
-
-def slurmctld_loses_state(world: World, _number: int) -> None:
-    remembered = {
-        pod.uid for pod in world.pods.values() if pod.labels.get(wellknown.LABEL_POD_PROTECT) == "true"
-    }
-    world.slurm.lose_state(world.now, remembered)
-
-
-def half_an_answer(world: World, number: int) -> None:
-    """Some lists that leave out nodes, and then the truth again."""
-    world.slurm.lie = ("empty", "half")[number % 2]
-    for _ in range(number + 1):
-        world.pass_time(5.0)
-        world.reconcile()
-    world.slurm.lie = ""
-
-
-def cache_lags(world: World, _number: int) -> None:
-    world.lagging = True
-
-
-def cache_moves(world: World, number: int) -> None:
-    world.catch_up(number + 1)
-
-
-def cache_catches_up(world: World, _number: int) -> None:
-    world.lagging = False
-    world.catch_up()
-
-
-def pod_not_ready(world: World, number: int) -> None:
-    pod = _pod(world, number)
-    if pod is not None and pod.phase == "Running":
-        pod.ready_since = None
-        world.touch(pod)
-
-
-def pod_fails(world: World, number: int) -> None:
-    """A pod is evicted: its containers end, and its jobs with them."""
-    pod = _pod(world, number)
-    if pod is not None and not pod.deleting:
-        pod.phase, pod.ready_since, pod.finished_at = "Failed", None, world.now
-        world.slurm.unregister(pod.hostname, pod.uid)
-        world.touch(pod)
-
-
-NEWS: tuple[Callable[[World, int], None], ...] = (
-    *(time, time, time, look_without_news, time_unseen, long_time, outage_of_attention),
-    *(scale, scale, new_template, old_template, change_strategy, change_mode),
-    *(
-        cordon_node,
-        uncordon_node,
-        cordon_pod,
-        uncordon_pod,
-        drain_by_hand,
-        resume_by_hand,
-        delete_pod_by_hand,
-    ),
-    *(start_job, start_job, start_job, end_job),
-    *(crash, crash_while_acting, slurm_away, slurm_back, no_connection, slurmctld_down, slurmctld_up),
-    *(slurmctld_loses_state, half_an_answer, cache_lags, cache_moves, cache_catches_up),
-    *(pod_not_ready, pod_fails),
-)

@@ -1,111 +1,107 @@
 """A small world in which a NodeSet lives, with everything that can go wrong in it.
 
-The operator in it is the real deciding code: `plan` and `confirm`, the real beliefs about Slurm's lists, the
-real expectations. Kubernetes and Slurm are `clustermodel` and `slurmmodel`. Whatever the operator sends is
-checked against what really runs, not against what it could know.
+The operator in it is the real deciding code: `plan`, `confirm` and `report`, the real beliefs about Slurm's
+lists, the real expectations. Kubernetes and Slurm are `clustermodel` and `slurmmodel`; `acting` does what was
+decided. Whatever the operator sends is checked against what really runs, not against what it could know.
+
+The operator looks when something calls it, as it does outside: a pod or a node that the caches show, an edit,
+a node that changed in Slurm, or the time that its last plan asked for. Whoever relies on more than that never
+gets done here.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import actions
-from slurm_operator.controllers.nodeset.decisions import Wait
+from slurm_operator.controllers.nodeset.decisions import Cause, Wait
+from slurm_operator.controllers.nodeset.memo import Memo
 from slurm_operator.controllers.nodeset.observation import Fate, Observation, Revision, read_worker
-from slurm_operator.controllers.nodeset.plan import Plan, confirm, plan
-from slurm_operator.kube.expectations import Expectations
-from slurm_operator.kube.meta import Key
-from slurm_operator.slurm.belief import Belief
-from slurm_operator.slurm.errors import RestUnreachable
-from slurm_operator.slurm.jobs import JobBook
-from slurm_operator.slurm.view import ClusterView
-from slurm_operator.slurm.wishes import Drain, Undrain
+from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.updating import max_unavailable
+from tests.unit.nodeset import acting
 from tests.unit.nodeset.clustermodel import (
-    EPOCH,
-    NAME,
-    NAMESPACE,
+    FIT,
+    LABELS,
+    UID,
+    SimClaim,
     SimPod,
     make_node,
-    make_nodeset,
     moment,
 )
+from tests.unit.nodeset.process import KEY, Operator
 from tests.unit.nodeset.slurmmodel import Slurm
+from tests.unit.nodeset.wishing import Spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from slurm_operator.api.nodeset import NodeSet
+    from slurm_operator.controllers.nodeset.status import Report
     from slurm_operator.kube.models import Node, Pod
-    from slurm_operator.slurm.wishes import Wish
 
-KEY = Key(NAMESPACE, NAME)
 NODES = tuple(f"node-{index}" for index in range(8))
 
 
-class Operator:
-    """What a process of the operator remembers, and loses when it ends."""
-
-    def __init__(self, world: World) -> None:
-        self.belief = Belief()
-        self.book = JobBook()
-        self.view = ClusterView()
-        self.since = world.now
-        self.written: dict[str, float] = {}
-        self.expectations: Expectations[Key] = Expectations()
-        self.cache: dict[str, Pod] = {}
-        self.behind: list[tuple[str, Pod | None]] = []
-        for pod in world.pods.values():
-            self.cache[pod.name] = pod.show()
-
-
-class World:
+class World(Spec):
     """Everything there is."""
 
-    def __init__(self, replicas: int = 3, strategy: str = "RollingUpdate") -> None:
+    def __init__(self, replicas: int = 3) -> None:
+        super().__init__(replicas)
         self.now = 1000.0
+        self.skew = 0.0
         self.slurm = Slurm()
         self.pods: dict[str, SimPod] = {}
-        self.nodes: dict[str, Node] = {name: make_node(name) for name in NODES}
-        self.replicas, self.strategy, self.mode = replicas, strategy, "StatefulSet"
-        self.revision = 1
-        self.finalizers: tuple[str, ...] = ()
-        self.deleting = False
+        self.claims: dict[str, SimClaim] = {}
+        self.nodes: dict[str, Node] = {name: make_node(name, labels=LABELS) for name in NODES}
+        self.controller = Fate.STAYS
         self.connected = True
         self.lagging = False
+        self.partial = False
+        self.lied = 0.0
+        self.gone = False
+        self.waived = False
+        """The finalizer was taken away because somebody asked for it."""
         self.uids = 0
+        self.looks = 0
         self.writes = 0
-        self.operator = Operator(self)
+        self.fuse: int | None = None
+        self.awake = True
+        self.operator = Operator((), (), self.now)
+
+    def clone(self) -> World:
+        """Return a world like this one, with a life of its own."""
+        twin = copy.copy(self)
+        twin.pods = {name: pod.clone() for name, pod in self.pods.items()}
+        twin.claims = {name: copy.copy(claim) for name, claim in self.claims.items()}
+        twin.nodes, twin.slurm, twin.operator = dict(self.nodes), self.slurm.clone(), self.operator.clone()
+        return twin
 
     # --- time
 
     def advance(self, seconds: float) -> None:
-        """Move the clock; jobs end at their limit, also those that slurmctld has forgotten."""
+        """Move the clock; jobs and windows end, also those that slurmctld has forgotten."""
         self.now += seconds
-        self.slurm.end_overdue(self.now)
+        self.slurm.pass_time(self.now)
 
     def pass_time(self, seconds: float) -> None:
         """Move the clock, and let everybody but the operator do what is due."""
         self.advance(seconds)
         for pod in list(self.pods.values()):
             self._live(pod)
+        if self.deleting and not self.finalizers and not self.gone:
+            self._collect_nodeset()
         self.poll()
 
     def _live(self, pod: SimPod) -> None:
         """Let scheduler, kubelet and slurmd do one step each."""
         if pod.deleting:
-            self.slurm.unregister(pod.hostname, pod.uid)
-            del self.pods[pod.name]
-            self._tell(pod.name, None)
+            self._remove(pod)
+        elif pod.node and pod.node not in self.nodes:
+            self.delete(pod)
         elif not pod.node:
-            used = {other.node for other in self.pods.values()}
-            free = [
-                name for name, node in self.nodes.items() if name not in used and not node.spec.unschedulable
-            ]
-            pod.node = pod.target or (free[0] if free else "")
+            pod.node = self._schedule(pod)
             if pod.node:
                 self.touch(pod)
         elif pod.phase == "Pending":
@@ -118,43 +114,62 @@ class World:
             pod.ready_since = self.now
             self.touch(pod)
 
+    def _schedule(self, pod: SimPod) -> str:
+        used = {other.node for other in self.pods.values()}
+        for name, node in self.nodes.items():
+            fits = FIT.keeps(node) if pod.mode == "DaemonSet" else FIT.admits(node)
+            if name not in used and fits and pod.target in ("", name):
+                return name
+        return ""
+
     def _register(self, pod: SimPod) -> None:
         # slurmd tries to register until it is heard; after that, never again.
         if self.slurm.up:
             self.slurm.register(pod.hostname, pod.uid)
             pod.registered = True
 
+    def _remove(self, pod: SimPod) -> None:
+        self.slurm.unregister(pod.hostname, pod.uid)
+        del self.pods[pod.name]
+        self._tell(pod.name, None)
+        for claim in [one for one in self.claims.values() if one.owned_by(pod.uid)]:
+            assert pod.cause in ("", Cause.SCALE_IN), f"claim {claim.name} was lost: {pod.cause}"
+            self._drop(claim)
+
+    def _collect_nodeset(self) -> None:
+        """The last finalizer is gone: Kubernetes removes the NodeSet and what it owns."""
+        self.gone = True
+        assert self.waived or not self.pods, "the NodeSet left before its pods"
+        kept = self.controller is Fate.STAYS and self.slurm.windows
+        assert not kept, "a reservation was left behind"
+        for claim in [one for one in self.claims.values() if one.owned_by(UID)]:
+            self._drop(claim)
+        for pod in self.pods.values():
+            self.delete(pod)
+
+    def _drop(self, claim: SimClaim) -> None:
+        del self.claims[claim.name]
+        self.operator.claims.pop(claim.name, None)
+        self.awake = True
+
     def poll(self) -> None:
-        """Let the watch list nodes and jobs, if it can."""
-        operator, slurm = self.operator, self.slurm
-        view = operator.view
-        if not slurm.answers:
-            operator.view = replace(view, failure=RestUnreachable("down"))
-            return
-        operator.belief.listed(slurm.listed(), self.now)
-        operator.belief.uptime(self.now - slurm.started, self.now)
-        census = operator.belief.census
-        jobs = operator.book.listed(slurm.listed_jobs(EPOCH.timestamp()), self.now)
-        operator.view = ClusterView(
-            nodes=census.nodes,
-            taken=census.taken,
-            complete=census.complete,
-            suspicion=census.suspicion,
-            doubts=census.doubts,
-            absent=census.absent,
-            others=census.others,
-            jobs=jobs,
-            jobs_taken=self.now,
-            reservations_taken=self.now,
-            up_since=operator.belief.started,
-            just_started=operator.belief.just_started(self.now),
-        )
+        """Let the watch of Slurm look; the operator hears of nodes that changed, if it is connected."""
+        if self.slurm.answers and self.slurm.lie != "empty":
+            self.lied = 0.0
+        changed = self.operator.poll(self.slurm, self.now)
+        self.awake |= changed and self.connected
 
     # --- the cache
 
     def touch(self, pod: SimPod) -> None:
         pod.version += 1
         self._tell(pod.name, pod.show())
+
+    def delete(self, pod: SimPod) -> None:
+        """Mark a pod as terminating."""
+        if not pod.deleting:
+            pod.deleting = True
+            self.touch(pod)
 
     def _tell(self, name: str, pod: Pod | None) -> None:
         self.operator.behind.append((name, pod))
@@ -163,30 +178,14 @@ class World:
 
     def catch_up(self, events: float = math.inf) -> None:
         """Deliver what the watch of pods has held back."""
-        operator = self.operator
-        while operator.behind and events > 0:
-            events -= 1
-            name, pod = operator.behind.pop(0)
-            old = operator.cache.pop(name, None)
-            if pod is None:
-                if old is not None:
-                    operator.expectations.deletion_observed(KEY, old.metadata.uid)
-                continue
-            operator.cache[name] = pod
-            operator.expectations.creation_observed(KEY, name, pod.metadata.uid)
-            if pod.deleting:
-                operator.expectations.deletion_observed(KEY, pod.metadata.uid)
+        self.awake |= self.operator.catch_up(events)
+
+    def relist(self) -> None:
+        """Let the watch of pods start over."""
+        self.operator.relist(self.pods.values())
+        self.catch_up()
 
     # --- the operator
-
-    def nodeset(self) -> NodeSet:
-        return make_nodeset(
-            replicas=self.replicas,
-            scalingMode=self.mode,
-            updateStrategy={"type": self.strategy, "rollingUpdate": {"maxUnavailable": 1}},
-            finalizers=self.finalizers,
-            deleting=self.deleting,
-        )
 
     def observe(self) -> Observation:
         operator, nodeset = self.operator, self.nodeset()
@@ -195,126 +194,92 @@ class World:
             nodeset=nodeset,
             workers=tuple(read_worker(nodeset, pod) for pod in operator.cache.values()),
             revision=Revision(current, frozenset({current})),
-            wall=moment(self.now),
+            wall=moment(self.now + self.skew),
             now=self.now,
             view=operator.view if self.connected else None,
             nodes=self.nodes,
+            fit=FIT,
+            claims=operator.claims,
             settled=operator.expectations.satisfied(KEY, self.now),
             since=operator.since,
             written=MappingProxyType(operator.written),
-            controller=Fate.STAYS,
+            asked=MappingProxyType(operator.asked),
+            controller=self.controller,
+            memo=operator.memo,
         )
 
     def reconcile(self, crash_after: int | None = None) -> Plan:
         """Look, decide, and do what was decided; die after so many writes if told to."""
-        decided = plan(self.observe())
-        for index, action in enumerate(decided.actions):
-            if index == crash_after:
-                self.crash()
-                break
-            self._do(action)
+        if self.gone:
+            return Plan()
+        self.awake = False
+        seen = self.observe()
+        decided = plan(seen)
+        self.looks += 1
+        if self.looks % 4 == 0:
+            assert decided == plan(replace(seen, memo=Memo())), "what was remembered changed the plan"
+        self._check(seen, decided)
+        expiry = self.operator.expectations.expires_in(KEY, self.now)
+        looks = [one for one in (decided.requeue, None if seen.settled else expiry) if one is not None]
+        self.operator.due = self.now + min(looks, default=math.inf)
+        if crash_after is not None:
+            self.fuse = crash_after
+        try:
+            for action in decided.actions:
+                acting.do(self, action)
+            self._tell_status(report(seen, decided))
+        except acting.Crashed:
+            self.crash()
+        if crash_after is not None:
+            self.fuse = None
         return decided
 
+    def look_if_called(self) -> Plan | None:
+        """Reconcile if something calls for it."""
+        return self.reconcile() if self.awake or self.now >= self.operator.due else None
+
     def crash(self) -> None:
-        self.operator = Operator(self)
+        self.operator = Operator(self.pods.values(), self.claims.values(), self.now)
+        self.awake = True
+        self.fuse = None
 
-    def _do(self, action: actions.Action) -> None:  # noqa: C901, PLR0912 - one arm per word
+    def spend(self) -> None:
+        """Count a write, and die before it if it was to be the last."""
+        if self.fuse is not None:
+            if self.fuse <= 0:
+                raise acting.Crashed
+            self.fuse -= 1
         self.writes += 1
-        match action:
-            case actions.AddFinalizer(name):
-                self.finalizers = (*self.finalizers, name)
-            case actions.RemoveFinalizer(name):
-                self.finalizers = tuple(one for one in self.finalizers if one != name)
-            case actions.CreatePod():
-                self._create(action)
-            case actions.PatchPod():
-                self._patch(action)
-            case actions.PatchPodStatus(name, uid):
-                pod = self.pods.get(name)
-                if pod is not None and pod.uid == uid:
-                    pod.conditions |= {one.type: one for one in action.set}
-                    for kind in action.remove:
-                        pod.conditions.pop(kind, None)
-                    self.touch(pod)
-            case actions.DeletePod():
-                self._delete(action)
-            case actions.DrainNodes(reason, some):
-                self._write({name: Drain(reason) for name in some}, state=True)
-            case actions.UndrainNodes(some):
-                self._write({name: Undrain() for name in some}, state=True)
-            case actions.WriteNodes(wishes):
-                self._write(wishes, state=False)
-            case actions.DeleteRecord(name):
-                assert not self.slurm.records[name].persons, "a person's drain was forgotten"
-                if self.slurm.answers:
-                    self.slurm.records.pop(name, None)
-            case _:
-                raise AssertionError(f"nobody asked for {action}")
 
-    def _write(self, wishes: Mapping[str, Wish], *, state: bool) -> None:
-        for name, wish in wishes.items():
-            if self.slurm.answers:
-                self.slurm.write(name, wish)
-            if state:
-                self.operator.written[name] = self.now
-
-    def _create(self, action: actions.CreatePod) -> None:
-        if action.name in self.pods:
+    def _check(self, seen: Observation, decided: Plan) -> None:
+        """Fail if more healthy workers are taken out of service than may be."""
+        if self.strategy == "ScheduledUpdate" or self.deleting:
             return
-        self.uids += 1
-        nodeset = self.nodeset()
-        pod = SimPod(
-            name=action.name,
-            uid=f"uid-{self.uids}",
-            mode=self.mode,
-            index="" if action.ordinal is None else nodeset.padded(action.ordinal),
-            hostname=action.node if action.ordinal is None else nodeset.pod_hostname(action.ordinal),
-            revision=f"r{self.revision}",
-            created=self.now,
-            target=action.node,
-        )
-        operator = self.operator
-        operator.expectations.expect_creations(KEY, [pod.name], self.now)
-        self.pods[pod.name] = pod
-        operator.expectations.created(KEY, pod.name, pod.uid)
-        self.touch(pod)
+        taken = [
+            worker.name
+            for worker in seen.workers
+            if worker.healthy and decided.going.get(worker.uid) in (Cause.UPDATE, Cause.REGISTRATION)
+        ]
+        assert len(taken) <= max_unavailable(seen, decided.desired), f"{taken} are taken out at once"
 
-    def _patch(self, action: actions.PatchPod) -> None:
-        pod = self.pods.get(action.name)
-        if pod is None or pod.uid != action.uid or (action.version and action.version != str(pod.version)):
-            return
-        if wellknown.ANNOTATION_POD_CORDON in action.annotations:
-            assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
-        for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):
-            for key, value in changes.items():
-                if value is None:
-                    target.pop(key, None)
-                else:
-                    target[key] = value
-        self.touch(pod)
-
-    def _delete(self, action: actions.DeletePod) -> None:
-        if not action.version:
-            self.poll()
-            if not self.slurm.answers or not confirm(self.observe(), (action,)):
-                return
-        pod = self.pods.get(action.name)
-        self.operator.expectations.expect_deletions(KEY, [action.uid], self.now)
-        if pod is None or pod.uid != action.uid or (action.version and action.version != str(pod.version)):
-            self.operator.expectations.deletion_failed(KEY, action.uid)
-            return
-        killed = [job.job_id for job in self.slurm.work.values() if job.pod == pod.uid]
-        assert not killed, f"jobs {killed} were killed with pod {pod.name} ({action.because})"
-        pod.deleting = True
-        self.touch(pod)
+    def _tell_status(self, told: Report) -> None:
+        kept = [
+            {"type": one.type, "status": one.status, "reason": one.reason, "message": one.message}
+            for one in told.conditions
+        ]
+        status: dict[str, Any] = {**told.fields, "conditions": kept}
+        if status != self.status:
+            self.spend()
+            self.status = status
 
     # --- peace
 
     def heal(self) -> None:
         """Let all faults end, and all jobs."""
         self.slurm.up = self.slurm.reachable = self.connected = True
-        self.slurm.lie, self.lagging = "", False
-        self.catch_up()
+        self.slurm.lie, self.lagging, self.partial = "", False, False
+        self.skew, self.fuse = 0.0, None
+        self.relist()
         for job_id in list(self.slurm.work):
             self.slurm.end(job_id)
         self.slurm.jobs.clear()
@@ -324,18 +289,25 @@ class World:
         quiet = 0
         decided = Plan()
         for _ in range(rounds):
-            before = {name: pod.version for name, pod in self.pods.items()}
+            before, writes = {name: pod.version for name, pod in self.pods.items()}, self.writes
             self.pass_time(12.0)
-            decided = self.reconcile()
+            decided = self.look_if_called() or decided
             for held in decided.holds:
                 # Lost with jobs of which nobody knows the end: a person has to say that they are over.
                 if held.hold.reason is Wait.LOST_WHILE_BUSY and held.hold.message.endswith("deletes the pod"):
-                    self.pods[held.pod].deleting = True
-                    self.touch(self.pods[held.pod])
+                    self.delete(self.pods[held.pod])
             same = before == {name: pod.version for name, pod in self.pods.items()}
-            waits = decided.requeue is not None or any(held.cause for held in decided.holds)
-            waits = waits or self.operator.belief.doubtful
-            quiet = quiet + 1 if not decided.actions and same and not waits else 0
-            if quiet >= 2:
+            # A worker that waits for its cordoned machine is out of service, and others wait for it.
+            pending = any(not pod.node for pod in self.pods.values())
+            waiting = [
+                held
+                for held in decided.holds
+                if held.cause and not (pending and held.hold.reason is Wait.MAX_UNAVAILABLE)
+            ]
+            operator = self.operator
+            behind = operator.expectations.expires_in(KEY, self.now) is not None and not self.gone
+            waits = waiting or behind or operator.belief.doubtful
+            quiet = quiet + 1 if same and writes == self.writes and not waits else 0
+            if quiet >= 6:
                 return
         raise AssertionError(f"no end: {decided.actions} {decided.holds} {decided.waits}")

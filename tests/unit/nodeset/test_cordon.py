@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import DrainNodes, PatchPod, UndrainNodes
 from slurm_operator.controllers.nodeset.decisions import Wait
 from slurm_operator.controllers.nodeset.plan import Plan, plan
@@ -16,7 +15,7 @@ from tests.unit.slurm.views import node
 if TYPE_CHECKING:
     from slurm_operator.slurm.model import Node
 
-BY, CORDON = names.ANNOTATION_POD_CORDON_BY, wellknown.ANNOTATION_POD_CORDON
+BY, CORDON = wellknown.ANNOTATION_POD_CORDON_BY, wellknown.ANNOTATION_POD_CORDON
 OURS = "slurm-operator: NodeSet (slurm/gpu) scales in"
 GO_SCALE_IN = "slurm-operator: Pod (slurm/gpu-0) is pending termination for scale-in"
 GO_NODE = "slurm-operator: Node (node-0) was cordoned, Pod (slurm/gpu-0) must be cordoned"

@@ -4,11 +4,12 @@ from typing import Any
 
 import msgspec
 
-from slurm_operator.controllers.nodeset import names
+from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.actions import CreatePod, DrainNodes, UndrainNodes
 from slurm_operator.controllers.nodeset.daemon import daemon_name
-from slurm_operator.controllers.nodeset.decisions import Cause
+from slurm_operator.controllers.nodeset.decisions import Cause, Wait
 from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.status import report
 from slurm_operator.kube.models import Taint
 from slurm_operator.objects.nodefit import node_fit
 from tests.unit.nodeset.clustermodel import SimPod, make_node, make_nodeset
@@ -17,7 +18,7 @@ from tests.unit.slurm.views import NOW, node
 
 NODESET = make_nodeset(
     scalingMode="DaemonSet",
-    finalizers=(names.FINALIZER_DRAIN,),
+    finalizers=(wellknown.FINALIZER_DRAIN,),
     template={"spec": {"nodeSelector": {"gpu": "yes"}}},
 )
 FIT = node_fit(NODESET)
@@ -100,3 +101,56 @@ def test_a_worker_with_another_hostname_than_its_node_asks_for_goes() -> None:
     """An override of the hostname renames the worker."""
     renamed = machine(0, annotations={"nodeset.slinky.slurm.net/hostname-override": "big-0"})
     assert decide([daemon(0)], [renamed]).going == {"uid-0": Cause.HOSTNAME}
+
+
+# --- names
+
+
+def test_nodes_called_by_their_addresses_do_not_share_a_name_in_slurm() -> None:
+    """What is before the first dot may be the same everywhere: one node gets a worker, the rest are told."""
+    addresses = [make_node(f"10.0.0.{index}", labels={"gpu": "yes"}) for index in (2, 1, 3)]
+    decided = decide([], addresses)
+    assert creates(decided) == ["10.0.0.1"]
+    assert [hold.reason for hold in decided.waits] == [Wait.NAME_TAKEN] * 2
+    (note,) = (note for note in decided.notes if note.warning)
+    assert "10.0.0.1 and 10.0.0.2 would both be '10' in Slurm" in note.message
+
+
+def test_a_name_stays_with_the_worker_that_has_it() -> None:
+    """A node that comes to ask for the name of another one's worker gets none; the worker is left alone."""
+    asks = machine(0, annotations={"nodeset.slinky.slurm.net/hostname-override": "node-1"})
+    decided = decide([daemon(1)], [asks, machine(1)])
+    assert creates(decided) == []
+    assert decided.going == {}
+    both = decide([daemon(0), daemon(1)], [asks, machine(1)])
+    assert both.going == {}
+    assert [hold.reason for hold in both.waits] == [Wait.NAME_TAKEN]
+
+
+def test_a_name_is_free_when_the_pod_that_has_it_is_gone() -> None:
+    """Two slurmd of one name would fight for the node: the new one waits for the end of the old."""
+    takes = machine(0, annotations={"nodeset.slinky.slurm.net/hostname-override": "node-1"})
+    leaves = machine(1, annotations={"nodeset.slinky.slurm.net/hostname-override": "node-9"})
+    waits = decide([daemon(1)], [takes, leaves])
+    assert waits.going == {"uid-1": Cause.HOSTNAME}
+    assert creates(waits) == []
+    assert [hold.reason for hold in waits.waits] == [Wait.NAME_IN_USE]
+    assert creates(decide([], [takes, leaves])) == ["node-0", "node-1"]
+
+
+def test_a_shared_name_is_complained_about_once() -> None:
+    """The event is for those who do not see the condition yet."""
+    machines = [make_node(f"10.0.0.{index}", labels={"gpu": "yes"}) for index in (1, 2)]
+    nodes = {one.metadata.name: one for one in machines}
+    first = observe(nodeset=NODESET, nodes=nodes, fit=FIT)
+    told = report(first, plan(first))
+    status = msgspec.structs.replace(NODESET.status, conditions=told.conditions)
+    again = observe(nodeset=msgspec.structs.replace(NODESET, status=status), nodes=nodes, fit=FIT)
+    assert any(note.warning for note in plan(first).notes)
+    assert not any(note.warning for note in plan(again).notes)
+
+
+def test_a_worker_that_waits_for_a_node_that_is_gone_is_not_waited_for() -> None:
+    """Kubernetes collects what ran on a node that is gone, not what never came there."""
+    waits = daemon(0, node="", target="node-0", phase="Pending", started=False, ready_since=None)
+    assert decide([waits], []).going == {"uid-0": Cause.NODE_UNFIT}

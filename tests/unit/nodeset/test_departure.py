@@ -6,20 +6,25 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import AddFinalizer, DeletePod, RemoveFinalizer
-from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.controllers.nodeset.actions import (
+    AddFinalizer,
+    DeletePod,
+    DeleteReservation,
+    RemoveFinalizer,
+)
+from slurm_operator.controllers.nodeset.observation import Asked, Fate
 from slurm_operator.controllers.nodeset.plan import Plan, plan
 from tests.unit.nodeset.clustermodel import make_nodeset
 from tests.unit.nodeset.making import observe, pod
-from tests.unit.slurm.views import drained_node, node
+from tests.unit.slurm.views import NOW, drained_node, node, view
 
-DRAIN, RESERVATION = names.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION
+DRAIN, RESERVATION = wellknown.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION
 
 
 def leave(*pods: Any, slurm: Any = (), also: tuple[str, ...] = (), skip: bool = False, **fields: Any) -> Plan:
     nodeset = make_nodeset(replicas=1, deleting=True, finalizers=(DRAIN, *also))
     if skip:
-        asked = {names.ANNOTATION_SKIP_DRAIN: "true"}
+        asked = {wellknown.ANNOTATION_SKIP_DRAIN: "true"}
         nodeset = msgspec.structs.replace(
             nodeset, metadata=msgspec.structs.replace(nodeset.metadata, annotations=asked)
         )
@@ -73,10 +78,20 @@ def test_what_lets_a_nodeset_go_at_once() -> None:
     assert deleted(leave(pod(0), slurm=(drained_node("gpu-0"),), also=("orphan",))) == []
 
 
+def test_a_nodeset_that_skips_the_drain_still_takes_its_reservation_along() -> None:
+    """That nobody waits for jobs is no reason to leave a maintenance window behind."""
+    seen = {"view": view(node("gpu-0"), reservations_taken=NOW - 1)}
+    decided = leave(pod(0), also=(RESERVATION,), skip=True, **seen)
+    assert decided.actions == (RemoveFinalizer(DRAIN), DeleteReservation("SlurmOperatorMaint-gpu"))
+    assert decided.requeue is not None
+    denied = {names.reservation_key("SlurmOperatorMaint-gpu"): Asked(NOW - 1, exists=False)}
+    assert released(leave(also=(RESERVATION,), skip=True, asked=denied, **seen)) == [DRAIN, RESERVATION]
+
+
 def test_a_nodeset_that_skips_the_drain_has_no_finalizer() -> None:
     """The annotation takes the guard away before anybody deletes anything."""
     nodeset = make_nodeset(replicas=0, finalizers=(DRAIN,))
-    asked = msgspec.structs.replace(nodeset.metadata, annotations={names.ANNOTATION_SKIP_DRAIN: "true"})
+    asked = msgspec.structs.replace(nodeset.metadata, annotations={wellknown.ANNOTATION_SKIP_DRAIN: "true"})
     assert plan(observe(nodeset=msgspec.structs.replace(nodeset, metadata=asked))).actions == (
         RemoveFinalizer(DRAIN),
     )

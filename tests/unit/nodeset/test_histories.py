@@ -1,75 +1,67 @@
 """The five invariants in any history that Hypothesis can think of.
 
-Each history is a list of events from `events`, in a world where the first three are checked at every write
-(`model`): no pod goes while a job runs in it, no drain and no cordon of a person is undone. Then all faults
-end, and what was asked for last must come about, and then nothing more may be written. CI runs
-`HISTORIES` of them; set NODESET_HISTORIES to run more.
+Each history is a list of news from `events` and `faults`, in a world where the first three are checked at
+every write (`acting`): no pod goes while a job runs in it, no drain and no cordon of a person is undone, no
+more workers than allowed are taken out of service. Then all faults end, and what was asked for last must come
+about (`outcome`), with the operator called only by what changes; and then nothing more may be written.
+
+Anything may happen in every history; each theme makes some of it happen more often. CI runs `HISTORIES` of
+them, always the same; `make explore` runs more, and others.
 """
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
-from hypothesis import HealthCheck, given, settings
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from tests.unit.nodeset.events import NEWS
-from tests.unit.nodeset.model import World
+from tests.exploring import examples
+from tests.unit.nodeset import events, faults
+from tests.unit.nodeset.faults import FAULTS, NEWS, PEACE
+from tests.unit.nodeset.outcome import live_through
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from tests.unit.nodeset.faults import Event
+    from tests.unit.nodeset.outcome import News
 
-HISTORIES = int(os.environ.get("NODESET_HISTORIES", "3000"))
+HISTORIES = examples(3000)
 
-News = tuple["Callable[[World, int], None]", int]
-histories = st.lists(st.tuples(st.sampled_from(NEWS), st.integers(0, 5)), min_size=1, max_size=40)
-
-
-def live_through(history: list[News]) -> World:
-    """Return the world after a history, with all faults ended and everything settled."""
-    world = World(replicas=3)
-    world.settle()
-    for what, number in history:
-        what(world, number)
-    world.heal()
-    world.settle()
-    check_wanted(world)
-    return world
-
-
-def check_wanted(world: World) -> None:
-    """Fail unless everything is as it was last asked for."""
-    assert not any(pod.deleting for pod in world.pods.values())
-    assert {pod.mode for pod in world.pods.values()} <= {world.mode}
-    if world.mode == "StatefulSet":
-        assert len(world.pods) == world.replicas
-    else:
-        placed = {pod.node for pod in world.pods.values()}
-        assert len(placed) == len(world.pods)
-        assert placed >= {name for name, node in world.nodes.items() if not node.spec.unschedulable}
-    for pod in world.pods.values():
-        record = world.slurm.records.get(pod.hostname)
-        if world.strategy == "RollingUpdate":
-            assert pod.revision == f"r{world.revision}", f"{pod.name} is of an old revision"
-        cordoned_node = bool(pod.node) and world.nodes[pod.node].spec.unschedulable
-        assert (names.ANNOTATION_POD_CORDON_BY in pod.annotations) <= cordoned_node
-        assert (wellknown.ANNOTATION_POD_CORDON in pod.annotations) == (pod.persons_cordon or cordoned_node)
-        if pod.phase == "Running":
-            assert record is not None, f"{pod.name} is not in Slurm"
-            assert record.drain == (record.persons or pod.persons_cordon or cordoned_node), record
-        assert wellknown.LABEL_POD_PROTECT not in pod.labels
+THEMES: dict[str, tuple[Event, ...]] = {
+    "everything": (),
+    "outages": (events.scale, events.new_template, events.start_job, *FAULTS),
+    "people": (
+        *(events.cordon_pod, events.uncordon_pod, events.drain_by_hand, events.resume_by_hand),
+        *(events.cordon_node, events.uncordon_node, events.delete_pod_by_hand, events.scale),
+    ),
+    "machines": (
+        *(events.change_mode, events.add_node, events.remove_node, events.lose_label, events.rename_node),
+        *(events.cordon_node, events.uncordon_node, events.pin_to_node, events.change_pruning),
+    ),
+    "windows": (
+        *(events.schedule_update, events.schedule_update, events.new_template, events.change_strategy),
+        *(events.scale, faults.half_an_answer, *PEACE),
+    ),
+    "endings": (
+        *(events.delete_nodeset, events.skip_drain, events.controller_leaves, events.schedule_update),
+        *(events.change_retention, faults.crash_soon, *PEACE),
+    ),
+}
 
 
-@settings(max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(histories)
-def test_whatever_happens_no_job_is_killed_and_what_was_asked_for_comes_about(history: list[News]) -> None:
+def histories(theme: str) -> st.SearchStrategy[list[News]]:
+    """Return histories in which what belongs to a theme happens about as often as all the rest."""
+    often = THEMES[theme]
+    news = NEWS + often * (len(NEWS) // max(1, len(often)))
+    return st.lists(st.tuples(st.sampled_from(news), st.integers(0, 5)), min_size=1, max_size=40)
+
+
+@pytest.mark.parametrize("theme", THEMES)
+@settings(max_examples=HISTORIES // len(THEMES))
+@given(data=st.data())
+def test_whatever_happens_no_job_is_killed_and_what_was_asked_for_comes_about(
+    theme: str, data: st.DataObject
+) -> None:
     """In no history is a pod deleted under a job, nor a person overruled; it ends as wished, and silent."""
-    world = live_through(history)
-    writes = world.writes
-    for _ in range(3):
-        world.pass_time(20.0)
-        world.reconcile()
-    assert world.writes == writes
+    live_through(data.draw(histories(theme), label="history"))

@@ -19,13 +19,14 @@ from slurm_operator.controllers.nodeset.actions import (
 )
 from slurm_operator.controllers.nodeset.decisions import Wait
 from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.status import report
 from slurm_operator.kube.models import PersistentVolumeClaim
 from slurm_operator.slurm.wishes import Features, Topology
 from tests.unit.nodeset.clustermodel import UID, make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import NOW, drained_node, job, jobs, node, view
 
-GUARDED = (names.FINALIZER_DRAIN,)
+GUARDED = (wellknown.FINALIZER_DRAIN,)
 TEMPLATES = [{"metadata": {"name": "scratch"}, "spec": {}}]
 COMMENT = (
     f'{{"namespace":"slurm","podName":"gpu-1","node":"node-1","nodeSetName":"gpu","nodeSetUID":"{UID}"}}'
@@ -84,6 +85,22 @@ def test_a_new_pod_waits_for_a_claim_that_is_on_its_way_out(leaving: Any) -> Non
     decided = plan(observe(nodeset=claiming(1), claims=leaving))
     assert not of(decided, CreatePod)
     assert [hold.reason for hold in decided.waits] == [Wait.CLAIMS_PENDING]
+
+
+def test_a_claim_of_somebody_else_is_left_alone_and_told_once() -> None:
+    """Two controllers of one claim would take it from each other; a person has to say whose it is."""
+    theirs = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+    nodeset = claiming(1)
+    first = observe(pod(0), slurm=(node("gpu-0"),), nodeset=nodeset, claims=claim(theirs))
+    decided = plan(first)
+    assert not of(decided, OwnClaim)
+    assert [note.message for note in decided.notes] == [
+        "claim scratch-gpu-0 is controlled by StatefulSet db, so it outlives its worker"
+    ]
+    told = report(first, decided)
+    status = msgspec.structs.replace(nodeset.status, conditions=told.conditions)
+    again = msgspec.structs.replace(nodeset, status=status)
+    assert not plan(observe(pod(0), slurm=(node("gpu-0"),), nodeset=again, claims=claim(theirs))).notes
 
 
 # --- records

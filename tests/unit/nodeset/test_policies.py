@@ -7,14 +7,17 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.decisions import Allow, Hold, Wait
+from slurm_operator.controllers.nodeset.actions import DeletePod
+from slurm_operator.controllers.nodeset.decisions import Allow, Hold, Proof, Wait
+from slurm_operator.controllers.nodeset.observation import Asked
+from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, confirm, plan
 from slurm_operator.controllers.nodeset.policies import may_delete, may_reregister, may_undrain
 from slurm_operator.controllers.nodeset.sight import Sight
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.view import ClusterView
-from tests.unit.nodeset.clustermodel import moment
-from tests.unit.nodeset.making import observe, sight, worker
+from tests.unit.nodeset.clustermodel import make_nodeset, moment
+from tests.unit.nodeset.making import observe, pod, sight, worker
 from tests.unit.slurm.views import NOW, drained_node, job, jobs, node, view
 
 LONG_GONE = {"others": Evidence(5, 0.0)}
@@ -74,6 +77,72 @@ def test_a_running_pod_that_slurm_never_had_goes_after_a_while() -> None:
     young = may_delete(worker(ready_since=NOW - 10), sight(**LONG_GONE), moment(NOW))
     assert isinstance(young, Hold)
     assert young.reason is Wait.NODE_ABSENT
+
+
+def test_lists_alone_do_not_prove_that_a_running_pod_has_no_node() -> None:
+    """A drained node needs fresh lists, an absent one also Slurm's word about this very node."""
+    drained = may_delete(worker(), sight(drained_node("gpu-0")), moment(NOW))
+    absent = may_delete(worker(), sight(**LONG_GONE), moment(NOW))
+    assert isinstance(drained, Allow)
+    assert isinstance(absent, Allow)
+    assert (drained.proof, absent.proof) == (Proof.LIST, Proof.NAME)
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({}, 0),
+        ({"gpu-0": Asked(NOW - 1, exists=True)}, 0),
+        ({"gpu-0": Asked(NOW - 31, exists=False)}, 0),
+        ({"gpu-1": Asked(NOW - 1, exists=False)}, 0),
+        ({"gpu-0": Asked(NOW - 1, exists=False)}, 1),
+    ],
+)
+def test_a_pod_whose_node_is_absent_goes_only_when_slurm_denies_the_node_by_name(
+    asked: dict[str, Asked], sent: int
+) -> None:
+    """Not asked, asked too long ago, asked for another one, and there after all: the pod stays."""
+    nodeset = make_nodeset(replicas=0, finalizers=(wellknown.FINALIZER_DRAIN,))
+    gone = view(**LONG_GONE)
+    unasked = observe(pod(0), view=gone, nodeset=nodeset)
+    decided = plan(unasked)
+    (deletion,) = (one for one in decided.actions if isinstance(one, DeletePod))
+    assert deletion.proof is Proof.NAME
+    assert decided.requeue == UNCONFIRMED_SECONDS
+    seen = observe(pod(0), view=gone, nodeset=nodeset, asked=asked)
+    assert len(confirm(seen, (deletion,))) == sent
+
+
+def test_a_node_that_is_there_by_name_holds_its_pod_and_says_so() -> None:
+    """That list and name disagree is told, and not asked about again at once."""
+    seen = Sight(observe(view=view(**LONG_GONE), asked={"gpu-0": Asked(NOW - 5, exists=True)}))
+    decision = may_delete(worker(), seen, moment(NOW))
+    assert isinstance(decision, Hold)
+    assert decision.reason is Wait.LIST_SUSPICIOUS
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"jobs": jobs(job(7, "gpu-0"))}, Wait.JOBS_RUNNING),
+        ({"jobs": jobs(job(7, "gpu-[")), "jobs_taken": NOW - 1}, Wait.JOBS_UNKNOWN),
+        ({"jobs_taken": None}, Wait.JOBS_UNKNOWN),
+        ({"jobs_taken": NOW - 500}, Wait.JOBS_UNKNOWN),
+    ],
+)
+def test_jobs_keep_a_pod_whose_node_is_not_listed(fields: dict[str, Any], reason: Wait) -> None:
+    """A list of jobs that names the node, cannot be read, or is not there, speaks for the pod."""
+    decision = may_delete(worker(), sight(**LONG_GONE, **fields), moment(NOW))
+    assert isinstance(decision, Hold)
+    assert decision.reason is reason
+
+
+def test_absence_is_measured_by_a_clock_that_nobody_sets() -> None:
+    """Lists of a short time do not make a node long gone, however old the pod looks."""
+    lately = sight(others=Evidence(50, NOW - 100))
+    decision = may_delete(worker(), lately, moment(NOW + 100_000))
+    assert isinstance(decision, Hold)
+    assert decision.reason is Wait.NODE_ABSENT
 
 
 @pytest.mark.parametrize("deadline", [None, names.NO_DEADLINE, "soon", "2026-01-01T00:16:41Z"])

@@ -14,6 +14,7 @@ from slurm_operator.controllers.nodeset.actions import (
     RemoveFinalizer,
     WriteReservation,
 )
+from slurm_operator.controllers.nodeset.observation import Asked
 from slurm_operator.controllers.nodeset.plan import plan
 from slurm_operator.controllers.nodeset.reservation import window_text
 from slurm_operator.controllers.nodeset.status import report
@@ -30,7 +31,7 @@ RESERVATIONS = (AddFinalizer, DeleteReservation, RemoveFinalizer, WriteReservati
 def scheduled(kind: str = "ScheduledUpdate", **fields: Any) -> Any:
     kept, start = fields.pop("kept", True), fields.pop("start", START)
     window = {"startTime": start.strftime("%Y-%m-%dT%H:%M:%SZ"), "duration": "1h", **fields.pop("window", {})}
-    finalizers = (names.FINALIZER_DRAIN, *((KEPT,) if kept else ()))
+    finalizers = (wellknown.FINALIZER_DRAIN, *((KEPT,) if kept else ()))
     made = fields.pop("made", None)
     strategy = {"type": kind, "scheduledUpdate": window}
     nodeset = make_nodeset(replicas=1, finalizers=finalizers, updateStrategy=strategy, **fields)
@@ -54,10 +55,11 @@ def booked(begins: datetime, *flags: str, nodes: str = "gpu-0") -> Reservation:
     )
 
 
-def act(nodeset: Any, there: Reservation | None = None, **fields: Any) -> list[Any]:
+def act(nodeset: Any, there: Reservation | None = None, *, asked: Any = (), **fields: Any) -> list[Any]:
     found = {there.name: there} if there is not None else {}
     seen = view(node("gpu-0"), reservations=found, **({"reservations_taken": NOW - 1} | fields))
-    decided = plan(observe(pod(0), nodeset=nodeset, view=seen))
+    told = {names.reservation_key("SlurmOperatorMaint-gpu"): one for one in asked}
+    decided = plan(observe(pod(0), nodeset=nodeset, view=seen, asked=told))
     return [one for one in decided.actions if isinstance(one, RESERVATIONS)]
 
 
@@ -105,10 +107,12 @@ def test_a_recurring_window_keeps_the_start_that_slurm_has_moved_on_to() -> None
 
 
 def test_a_reservation_is_gone_before_its_finalizer() -> None:
-    """And Slurm must have said so: that it cannot be asked is no answer."""
+    """And Slurm must have said so, when asked to delete it: neither silence nor a list is that answer."""
     other = scheduled("RollingUpdate")
     assert act(other, booked(START)) == [DeleteReservation("SlurmOperatorMaint-gpu")]
-    assert act(other) == [RemoveFinalizer(KEPT)]
+    assert act(other) == [DeleteReservation("SlurmOperatorMaint-gpu")]
+    assert act(other, asked=[Asked(NOW - 9, exists=True)]) == [DeleteReservation("SlurmOperatorMaint-gpu")]
+    assert act(other, asked=[Asked(NOW - 9, exists=False)]) == [RemoveFinalizer(KEPT)]
     assert act(other, reservations_taken=None) == []
 
 

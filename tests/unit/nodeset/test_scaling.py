@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, DrainNodes
 from slurm_operator.controllers.nodeset.decisions import Cause
 from slurm_operator.controllers.nodeset.observation import Revision
@@ -19,8 +18,8 @@ from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import READY, observe, pod, sight, worker
 from tests.unit.slurm.views import NOW, drained_node, node
 
-GUARDED = (names.FINALIZER_DRAIN,)
-BY = names.ANNOTATION_POD_CORDON_BY
+GUARDED = (wellknown.FINALIZER_DRAIN,)
+BY = wellknown.ANNOTATION_POD_CORDON_BY
 CORDON = wellknown.ANNOTATION_POD_CORDON
 
 
@@ -120,6 +119,15 @@ def test_a_finished_pod_is_replaced_after_a_pause() -> None:
     assert going(observe(pod(0, phase="Failed", ready_since=None, finished_at=NOW - 20))) == {
         "uid-0": Cause.FINISHED
     }
+
+
+def test_a_pod_that_waits_for_a_machine_that_is_gone_is_made_anew() -> None:
+    """Nobody else removes it; a machine that only takes nobody now is waited for."""
+    nodeset = make_nodeset(replicas=1, pinToNode=True, finalizers=GUARDED)
+    waits = pod(0, node="", target="node-7", phase="Pending", started=False, ready_since=None)
+    cordoned = {"node-7": make_node("node-7", cordoned=True)}
+    assert going(observe(waits, nodeset=nodeset)) == {"uid-0": Cause.NODE_UNFIT}
+    assert going(observe(waits, nodeset=nodeset, nodes=cordoned)) == {}
 
 
 def test_a_pinned_number_returns_to_its_node_if_that_still_suits() -> None:

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.decisions import Wait
-from tests.unit.nodeset import events
-from tests.unit.nodeset.model import World
-from tests.unit.nodeset.test_histories import check_wanted
+from tests.unit.nodeset import events, faults
+from tests.unit.nodeset.outcome import check_wanted, new_world
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.plan import Plan
+    from tests.unit.nodeset.model import World
 
 
 @pytest.fixture
 def world() -> World:
-    world = World(replicas=3)
-    world.settle()
-    return world
+    return new_world()
 
 
 def busy(world: World, *names_: str) -> None:
@@ -87,7 +84,7 @@ def test_an_update_without_a_connection_kills_nothing(world: World) -> None:
     world.connected = False
     world.revision += 1
     events.long_time(world, 5)
-    marks = [pod for pod in world.pods.values() if names.ANNOTATION_POD_CORDON_BY in pod.annotations]
+    marks = [pod for pod in world.pods.values() if wellknown.ANNOTATION_POD_CORDON_BY in pod.annotations]
     assert len(world.pods) == 3
     assert len(marks) == 1
     recover(world)
@@ -171,7 +168,7 @@ def test_a_pod_that_the_cache_shows_unscheduled_is_deleted_only_if_it_still_is(w
 def test_a_busy_worker_that_slurm_forgot_stays_until_its_jobs_are_over(world: World) -> None:
     """Jobs outlive the slurmctld that forgot them, and the pod remembers until when."""
     busy(world, "gpu-0")
-    events.slurmctld_loses_state(world, 0)
+    faults.slurmctld_loses_state(world, 0)
     world.replicas = 0
     lost = False
     for _ in range(24):
@@ -206,7 +203,7 @@ def test_a_worker_that_has_just_started_is_given_time_to_register(world: World) 
 
 def test_all_workers_that_slurm_forgot_come_back_a_few_at_a_time(world: World) -> None:
     """Registration is repaired within maxUnavailable, not at once."""
-    events.slurmctld_loses_state(world, 0)
+    faults.slurmctld_loses_state(world, 0)
     most = 0
     for _ in range(60):
         world.pass_time(10.0)
@@ -275,13 +272,40 @@ def test_scaling_out_does_not_wait_for_slurm(world: World) -> None:
     assert len(world.pods) == 5
 
 
-def test_an_idle_worker_goes_with_two_writes_beside_its_deletion(world: World) -> None:
-    """A scale-in of idle workers costs one drain for all, and two writes per pod and the deletion."""
+def test_an_idle_worker_goes_with_one_write_beside_its_deletion(world: World) -> None:
+    """A scale-in of idle workers costs a drain and a status for all, a cordon per pod and the deletion."""
     world.replicas = 0
     before = world.writes
     world.reconcile()
-    assert world.writes - before <= 2 * 3 + 1
+    assert world.writes - before <= 3 + 2
     world.pass_time(2.0)
     before = world.writes
     world.reconcile()
-    assert world.writes - before == 3
+    assert world.writes - before <= 3 + 1
+
+
+def test_a_busy_worker_says_what_it_waits_for_with_the_next_list(world: World) -> None:
+    """What is spared at the first moment of a drain is written as soon as the drain shows."""
+    busy(world, "gpu-0")
+    world.replicas = 0
+    world.reconcile()
+    assert wellknown.POD_CONDITION_SAFE not in world.pods["gpu-0"].conditions
+    world.pass_time(2.0)
+    world.reconcile()
+    said = world.pods["gpu-0"].conditions[wellknown.POD_CONDITION_SAFE]
+    assert (said.status, said.reason) == ("False", "JobsRunning")
+    recover(world)
+
+
+def test_a_drain_that_slurm_does_not_take_is_told(world: World) -> None:
+    """Only the first attempt is waited for in silence."""
+    busy(world, "gpu-0")
+    world.partial = True
+    world.replicas = 0
+    for _ in range(3):
+        world.reconcile()
+        world.pass_time(2.0)
+    drained = [one.name for one in world.slurm.records.values() if one.drain]
+    assert "gpu-2" not in drained
+    assert wellknown.POD_CONDITION_SAFE in world.pods["gpu-2"].conditions
+    recover(world)

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.plan import plan
 from slurm_operator.controllers.nodeset.status import Report, report
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
@@ -15,7 +15,7 @@ from tests.unit.slurm.views import NOW, node
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation
 
-GUARDED = (names.FINALIZER_DRAIN,)
+GUARDED = (wellknown.FINALIZER_DRAIN,)
 
 
 def tell(seen: Observation) -> Report:
@@ -35,6 +35,13 @@ def test_a_settled_set_is_ready_and_nothing_else() -> None:
     assert says(told, "Ready") == ("True", "AllAvailable")
     assert says(told, "Progressing") == ("False", "Settled")
     assert says(told, "Degraded") == ("False", "AsExpected")
+
+
+def test_nobody_is_ready_while_nobody_is_counted() -> None:
+    """Between a deletion and the cache that shows it, pods that still have to go are not forgotten."""
+    nodeset = make_nodeset(replicas=1, finalizers=GUARDED)
+    told = tell(observe(pod(0), pod(1), slurm=(node("gpu-0"),), nodeset=nodeset, settled=False))
+    assert says(told, "Ready") == ("False", "CacheBehind")
 
 
 def test_counts() -> None:
@@ -81,6 +88,14 @@ def test_numbers_from_slurm_stay_while_nobody_can_ask() -> None:
     told = tell(observe(pod(0), nodeset=nodeset, view=None))
     assert told.fields["slurmIdle"] == 7
     assert says(told, "Degraded") == ("True", "NoConnection")
+
+
+def test_without_workers_no_node_is_counted_whoever_can_be_asked() -> None:
+    """Nobody would look again for the sake of a number of nodes that are not there."""
+    nodeset = make_nodeset(replicas=0, finalizers=GUARDED)
+    status = msgspec.structs.replace(nodeset.status, slurm_idle=7)
+    told = tell(observe(nodeset=msgspec.structs.replace(nodeset, status=status), view=None))
+    assert told.fields["slurmIdle"] == 0
 
 
 def test_what_waits_is_counted_by_its_reason() -> None:

@@ -99,10 +99,20 @@ def test_standbys() -> None:
 
 
 @pytest.mark.parametrize(
-    ("declared", "count"), [(0, 1024), (1, 1024), (1023, 1024), (1024, 2048), (1500, 2048), (5000, 8192)]
+    ("declared", "count"),
+    [
+        (0, 1024),
+        (1, 1024),
+        (1023, 1024),
+        (1024, 2048),
+        (1500, 2048),
+        (5000, 8192),
+        (40_000, 65_536),
+        (2_000_000, 65_536),
+    ],
 )
 def test_difference_8_room_for_the_declared_nodes(declared: int, count: int) -> None:
-    """MaxNodeCount is the power of two above what the NodeSets declare, and at least 1024."""
+    """MaxNodeCount is the power of two above what the NodeSets declare, at least 1024, and never too much."""
     half = declared // 2
     node_sets = [
         node_set("a", replicas=half),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
@@ -33,3 +36,11 @@ def test_host_keys() -> None:
     assert isinstance(private["ed25519"], ed25519.Ed25519PrivateKey)
     assert isinstance(private["rsa"], rsa.RSAPrivateKey)
     assert private["rsa"].key_size == 4096
+
+
+def test_the_manager_starts_without_the_library() -> None:
+    """The library that makes keys is not loaded with the manager, nor is one for tokens."""
+    program = "import sys, slurm_operator.process; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "aiohttp" in loaded.stdout.split()
+    assert not {"cryptography", "jwt", "OpenSSL"} & {*loaded.stdout.split()}

@@ -110,6 +110,7 @@ def test_lists_merge_by_their_keys() -> None:
         ({"livenessProbe": []}, None),
         ({"livenessProbe": ["x"]}, "spec.slurmctld.livenessProbe"),
         ({"env": [{"value": "x"}]}, "spec.slurmctld"),
+        ({"command": {"sh": "-c"}}, "spec.slurmctld.command"),
     ],
 )
 def test_a_wish_of_the_wrong_shape_names_its_field(wish: dict[str, Any], field: str | None) -> None:
@@ -180,6 +181,10 @@ def test_difference_5_explicit_false_reaches_the_pod() -> None:
         ({"affinity": []}, None),
         ({"affinity": {"podAntiAffinity": "x"}}, "spec.template.spec.affinity.podAntiAffinity"),
         ({"volumes": ["x"]}, "spec.template.spec"),
+        ({"volumes": False}, "spec.template.spec.volumes"),
+        ({"volumes": {"name": "x"}}, "spec.template.spec.volumes"),
+        ({"containers": [{"name": ["x"]}]}, "spec.template.spec.containers[0].name"),
+        ({"containers": [{"name": "x", "command": 5}]}, "spec.template.spec.containers[0].command"),
     ],
 )
 def test_a_template_of_the_wrong_shape_names_its_field(spec: dict[str, Any], field: str | None) -> None:

@@ -56,6 +56,8 @@ def test_external_ips_are_dropped() -> None:
         ([{"name": "a", "port": 1}, {"name": "b", "port": 1}], "spec.service.spec.ports[1]"),
         ([{"port": 1}], "spec.service.spec.ports[0]"),
         (["x"], "spec.service.spec.ports[0]"),
+        ([{"name": ["a"], "port": 1}], "spec.service.spec.ports[0]"),
+        ([{"name": "a", "port": {"b": 1}}], "spec.service.spec.ports[0]"),
         ("x", "spec.service.spec.ports"),
     ],
 )

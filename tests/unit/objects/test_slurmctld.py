@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LAST_APPLIED = {"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "hpc"}
 CONFIG_HASH = "slinky.slurm.net/slurm-config-hash"
+FILES_HASH = "slinky.slurm.net/referenced-files-hash"
 
 
 def _desired(owner: Controller, content: Found | None = None, **others: Any) -> Desired:
@@ -168,17 +169,18 @@ def test_difference_1_content_of_references_counts(spec: dict[str, Any]) -> None
     """A changed file in a referenced ConfigMap restarts slurmctld, unless the sidecar tells it."""
     before, after = found(x={"f": "1"}), found(x={"f": "2"})
     owner = controller(**spec)
-    assert _annotations(owner, before)[CONFIG_HASH] != _annotations(owner, after)[CONFIG_HASH]
+    assert _annotations(owner, before)[FILES_HASH] != _annotations(owner, after)[FILES_HASH]
+    assert _annotations(owner, before)[CONFIG_HASH] == _annotations(owner, after)[CONFIG_HASH]
     told = controller(inplaceReconfigure=True, **spec)
     assert _annotations(told, before) == _annotations(told, after)
-    assert CONFIG_HASH not in _annotations(told, before)
+    assert not {CONFIG_HASH, FILES_HASH} & _annotations(told, before).keys()
 
 
 def test_difference_1_the_name_of_a_file_counts() -> None:
     """A file that changes its name is a change, too."""
     owner = controller(configFileRefs=[{"name": "x"}])
     one, other = found(x={"gres.conf": "1"}), found(x={"mpi.conf": "1"})
-    assert _annotations(owner, one)[CONFIG_HASH] != _annotations(owner, other)[CONFIG_HASH]
+    assert _annotations(owner, one)[FILES_HASH] != _annotations(owner, other)[FILES_HASH]
 
 
 def test_difference_2_the_hash_is_of_what_is_rendered() -> None:

@@ -47,7 +47,9 @@ def test_difference_1_another_key_set_is_another_pod() -> None:
     """A changed key set restarts slurmdbd; it is mounted under its usual name."""
     spec = {"jwksKeyRef": {"name": "x", "key": "f"}}
     one, other = _template(found(x={"f": "1"}), **spec), _template(found(x={"f": "2"}), **spec)
-    assert one["metadata"]["annotations"][HASH] != other["metadata"]["annotations"][HASH]
+    name = "slinky.slurm.net/referenced-files-hash"
+    assert one["metadata"]["annotations"][name] != other["metadata"]["annotations"][name]
+    assert one["metadata"]["annotations"][HASH] == other["metadata"]["annotations"][HASH]
     sources = one["spec"]["volumes"][0]["projected"]["sources"]
     assert sources[-1] == {"configMap": {"name": "x", "items": [{"key": "f", "path": "jwks.json"}]}}
 

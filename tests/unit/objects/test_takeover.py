@@ -27,12 +27,12 @@ def test_what_the_reference_runs_is_not_restarted(name: str) -> None:
     world = WORLDS[name]
     for item in world.workloads():
         live = world.running(item)
-        settled = settle(item, live, {})
+        settled = settle(item, live)
         template, running = settled["spec"]["template"], live["spec"]["template"]
         assert contained(template, running)
         for part in ("labels", "annotations"):
             assert template["metadata"][part] == running["metadata"][part]
-        assert not contained(item["spec"]["template"], running) or settled == item
+        assert _adopted(settled) != contained(item["spec"]["template"], running)
 
 
 def _controller(**spec: Any) -> Manifest:
@@ -51,15 +51,61 @@ def _older(item: Manifest) -> Manifest:
     return live
 
 
+def _mark(item: Manifest) -> str:
+    mark: str = item["metadata"]["annotations"]["slinky.slurm.net/template-hash"]
+    return mark
+
+
+def _adopted(item: Manifest) -> bool:
+    """Tell whether a workload runs with another template than the rendered one."""
+    return "." not in _mark(item)
+
+
+def _full(item: Manifest, settled: Manifest) -> bool:
+    return settled["spec"] == item["spec"] and not _adopted(settled)
+
+
+def _running(settled: Manifest) -> Manifest:
+    """Return a workload as it runs after it was applied."""
+    live = copy.deepcopy(settled)
+    live["spec"]["template"]["spec"]["dnsPolicy"] = "ClusterFirst"
+    return live
+
+
 def test_differences_nobody_asked_for_stay() -> None:
     """Scripts, copied annotations and the missing label stay as they run."""
     item = _controller()
-    settled = settle(item, _older(item), {"team": "new value"})
+    settled = settle(item, _older(item))
     template = settled["spec"]["template"]
     assert template["spec"]["initContainers"][0]["command"] == ["sh", "-c", "another text"]
     assert template["metadata"]["annotations"]["team"] == "old value"
     assert ACTIVE not in template["metadata"]["labels"]
-    assert settle(settled, _older(item), {"team": "x"}) == settled
+    assert _adopted(settled)
+    assert settle(item, _running(settled)) == settled
+
+
+def test_a_template_of_our_own_is_put_back() -> None:
+    """Nobody's edit of a script or of the label is taken for the way of another operator."""
+    item = _controller()
+    live = _running(settle(item, None))
+    assert settle(item, live) == settle(item, None)
+    live["spec"]["template"]["spec"]["initContainers"][0]["command"][-1] = "an edit"
+    del live["spec"]["template"]["metadata"]["labels"][ACTIVE]
+    assert _full(item, settle(item, live))
+
+
+def test_another_script_of_a_newer_operator_restarts_nothing() -> None:
+    """A workload of ours keeps its scripts until something else changes as well."""
+    item = _controller()
+    live = _running(settle(item, None))
+    live["spec"]["template"]["spec"]["initContainers"][0]["command"][-1] = "the text of an older version"
+    core = _mark(live).partition(".")[0]
+    live["metadata"]["annotations"]["slinky.slurm.net/template-hash"] = f"{core}.0123456789abcdef"
+    settled = settle(item, live)
+    assert settled["spec"]["template"]["spec"]["initContainers"][0]["command"][-1].startswith("the text")
+    assert settle(item, _running(settled)) == settled
+    changed = _controller(extraConf="X=1")
+    assert _full(changed, settle(changed, _running(settled)))
 
 
 @pytest.mark.parametrize(
@@ -76,18 +122,29 @@ def test_differences_nobody_asked_for_stay() -> None:
 def test_the_first_real_change_brings_everything(spec: dict[str, Any]) -> None:
     """Where something else differs, too, the workload is the desired one in full."""
     changed = _controller(**spec)
-    assert settle(changed, _older(_controller()), {}) == changed
+    assert _full(changed, settle(changed, _older(_controller())))
+    adopted = _running(settle(_controller(), _older(_controller())))
+    assert _full(changed, settle(changed, adopted))
 
 
 def test_something_that_was_removed_is_a_real_change() -> None:
     """A container, variable or mount that is no longer wanted makes the whole desired template count."""
     before = _controller(slurmctld={"env": [{"name": "A", "value": "1"}]})
-    assert settle(_controller(), _older(before), {}) == _controller()
+    assert _full(_controller(), settle(_controller(), _older(before)))
+    adopted = _running(settle(before, _older(before)))
+    assert _full(_controller(), settle(_controller(), adopted))
+
+
+def test_a_removed_setting_brings_everything_too() -> None:
+    """After the takeover, a scalar that is no longer wanted is a change like any other."""
+    before = _controller(slurmctld={"imagePullPolicy": "Always"})
+    adopted = _running(settle(before, _older(before)))
+    assert _full(_controller(), settle(_controller(), adopted))
 
 
 def test_nothing_runs_yet() -> None:
     """Without a running workload the desired one is applied as it is."""
-    assert settle(_controller(), None, {}) == _controller()
+    assert _full(_controller(), settle(_controller(), None))
 
 
 def _restapi(key: bytes = b"k") -> Manifest:
@@ -98,21 +155,33 @@ def test_a_hash_that_the_template_lacks_is_remembered_beside_it() -> None:
     """A key that changes after the takeover replaces pods whose template had no hash of it."""
     live = copy.deepcopy(_restapi())
     annotations = live["spec"]["template"]["metadata"]["annotations"]
-    hashes = {name: annotations.pop(name) for name in (KEY_HASH, "slinky.slurm.net/slurm-config-hash")}
-    first = settle(_restapi(), live, {})
-    assert first["metadata"]["annotations"] == hashes
+    for name in (KEY_HASH, "slinky.slurm.net/slurm-config-hash"):
+        del annotations[name]
+    first = settle(_restapi(), live)
     assert KEY_HASH not in first["spec"]["template"]["metadata"]["annotations"]
-    live["metadata"]["annotations"] = dict(hashes)
-    assert settle(_restapi(), live, {}) == first
-    assert settle(_restapi(b"new"), live, {}) == _restapi(b"new")
+    assert settle(_restapi(), _running(first)) == first
+    assert _full(_restapi(b"new"), settle(_restapi(b"new"), _running(first)))
+
+
+def test_files_that_are_referred_to_are_no_reason_to_restart() -> None:
+    """The Go operator hashed only what it wrote itself; its slurmctld runs on, until such a file changes."""
+    cluster = Cluster(controller(configFileRefs=[{"name": "x"}]))
+    item = slurmctld.stateful_set(cluster, found(x={"gres.conf": "1"}))
+    live = _older(item)
+    del live["spec"]["template"]["metadata"]["annotations"]["slinky.slurm.net/referenced-files-hash"]
+    adopted = settle(item, live)
+    assert _adopted(adopted)
+    changed = slurmctld.stateful_set(cluster, found(x={"gres.conf": "2"}))
+    assert _full(changed, settle(changed, _running(adopted)))
 
 
 def test_a_node_set_does_not_end_the_peace_of_slurmrestd() -> None:
     """What does not concern slurmrestd leaves its settled template alone."""
     live = copy.deepcopy(_restapi())
     live["spec"]["template"]["metadata"]["annotations"].pop(KEY_HASH)
+    first = settle(_restapi(), live)
     other = slurmrestd.deployment(restapi(), Cluster(controller(), [node_set("a")]), found())
-    assert settle(other, live, {}) == settle(_restapi(), live, {})
+    assert settle(other, _running(first)) == first
 
 
 @pytest.mark.parametrize(

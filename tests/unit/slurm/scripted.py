@@ -103,8 +103,9 @@ class Cluster:
         return ReservationList(reservations=shown, last_update=moment) if found else None
 
     async def ping(self) -> tuple[Ping, ...]:
+        shown = self.controllers
         await self._answer("ping")
-        return self.controllers
+        return shown
 
     async def diag(self) -> Diag:
         await self._answer("diag")

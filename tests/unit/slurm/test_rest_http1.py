@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -131,3 +134,17 @@ def test_a_request_on_the_wire() -> None:
         b"Content-Length: 2\r\n\r\n{}"
     )
     assert http1.encode("GET", "/x", {"Host": "a"}, None) == b"GET /x HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+def test_an_answer_is_freed_with_the_last_reference_to_it() -> None:
+    """Nobody has to wait for the garbage collector to get back the memory of a long list."""
+    gc.collect()
+    gc.disable()
+    try:
+        answer = fed(CHUNKED)
+        assert answer.complete
+        gone = weakref.ref(answer)
+        del answer
+        assert gone() is None
+    finally:
+        gc.enable()

@@ -171,7 +171,10 @@ def test_any_text(text: str) -> None:
         assert str(error) == "not a JSON web token of Slurm"  # noqa: PT017 - a text that reads is no failure
 
 
-@pytest.mark.parametrize("header", [{"alg": "none"}, {"alg": "HS512"}, {"alg": "RS256"}, {"typ": "JWT"}])
+@pytest.mark.parametrize(
+    "header",
+    [{"alg": "none"}, {"alg": "HS512"}, {"alg": "RS256"}, {"typ": "JWT"}, {"alg": "HS256", "crit": []}],
+)
 def test_only_hs256_is_a_signature(header: dict[str, str]) -> None:
     """A token that names another algorithm, or none, is not signed, however its bytes look."""
     token = forge({"sun": "root", "exp": 9}, header)

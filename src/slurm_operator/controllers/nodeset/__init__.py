@@ -1,6 +1,6 @@
 """NodeSet: worker pods, and the promise that no job is ever killed.
 
-Who may come in: `reconcile`, and tests. A reconcile observes, plans and acts, and only the plan is clever.
+Who may come in: `engine`, and tests. A reconcile observes, plans and acts, and only the plan is clever.
 The deciding modules are pure: they take an `Observation`, which is all that one reconcile sees, and return
 data. None of them awaits, asks the time, or remembers anything. What must survive a crash is in the pods, in
 the NodeSet's status, in the ControllerRevisions and in Slurm.
@@ -16,5 +16,6 @@ the NodeSet's status, in the ControllerRevisions and in Slurm.
     claims, records, reservation
                   the volumes of a pod, its record in Slurm, the maintenance window
     plan          puts them in order
+    memo          spares the next plan what has not changed, and changes none
     status        what to tell people about it
 """

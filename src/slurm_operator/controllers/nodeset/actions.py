@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from slurm_operator.controllers.nodeset.decisions import Proof
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -68,8 +70,8 @@ class PatchPodStatus:
 class DeletePod:
     """Delete a pod.
 
-    Without `version` the ground is what Slurm said; it must be confirmed (`plan.confirm`) by a view that was
-    asked for after this was planned.
+    Unless `proof` is NONE, the ground is what Slurm said, and `plan.confirm` must say so again right before,
+    about lists as fresh as `proof` demands. `version`: only if the pod has not changed.
     """
 
     name: str
@@ -78,6 +80,7 @@ class DeletePod:
     cause: Cause
     because: str
     version: str = ""
+    proof: Proof = Proof.LIST
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,13 @@ class DrainNodes:
 @dataclass(frozen=True, slots=True)
 class UndrainNodes:
     """Take drains of ours back."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeNodes:
+    """Let Slurm nodes work again whose slurmd was started after they went down."""
 
     names: tuple[str, ...]
 
@@ -140,6 +150,7 @@ Action = (
     | DeletePod
     | DrainNodes
     | UndrainNodes
+    | ResumeNodes
     | WriteNodes
     | DeleteRecord
     | OwnClaim

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurm_operator.controllers.nodeset.actions import Note, OwnClaim
+from slurm_operator.controllers.nodeset.actions import OwnClaim
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.objects import slurmd_claims
 
@@ -29,12 +29,12 @@ def obstacle(seen: Observation, identity: str, pod_name: str) -> Hold | None:
     return Hold(Wait.CLAIMS_PENDING, f"claim {leaving[0]} of an earlier worker is still being deleted")
 
 
-def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[list[OwnClaim], list[Note]]:
+def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[list[OwnClaim], list[Hold]]:
     """Return what to change about the owners of a worker's claims, and who is in the way."""
     if not seen.claims:
         return [], []
-    changes, notes = [], []
-    for name in slurmd_claims.claims_of(seen.nodeset, worker.pod):
+    changes, conflicts = [], []
+    for name in _names(seen, worker):
         claim = seen.claims.get(name)
         if claim is None:
             continue
@@ -42,6 +42,13 @@ def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[
         if decided.patch is not None:
             changes.append(OwnClaim(decided.patch))
         if decided.conflict is not None:
-            text = f"Claim {name} is controlled by {decided.conflict.kind} {decided.conflict.name}"
-            notes.append(Note("ConflictingController", "Info", text, warning=True))
-    return changes, notes
+            other = f"{decided.conflict.kind} {decided.conflict.name}"
+            text = f"claim {name} is controlled by {other}, so it outlives its worker"
+            conflicts.append(Hold(Wait.CLAIM_CONFLICT, text))
+    return changes, conflicts
+
+
+def _names(seen: Observation, worker: Worker) -> tuple[str, ...]:
+    nodeset, pod = seen.nodeset, worker.pod
+    era = nodeset.metadata.generation
+    return seen.memo.claim_names(worker.uid, pod, era, lambda: slurmd_claims.claims_of(nodeset, pod))

@@ -23,13 +23,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import DrainNodes, Held, Note, UndrainNodes
+from slurm_operator.controllers.nodeset.actions import DrainNodes, Held, Note, ResumeNodes, UndrainNodes
 from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, Wait, drain_reason
 from slurm_operator.controllers.nodeset.policies import foreign_drain, may_undrain
+from slurm_operator.controllers.nodeset.returning import returned
 from slurm_operator.controllers.nodeset.sight import draining
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.wishes import Drain, sanitise
+from slurm_operator.slurm.wishes import sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,7 +74,7 @@ def author(seen: Observation, sight: Sight, worker: Worker) -> Author:
     """Return who has cordoned a pod."""
     if not worker.cordoned:
         return Author.NOBODY
-    if worker.annotations.get(names.ANNOTATION_POD_CORDON_BY):
+    if worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY):
         return Author.OPERATOR
     if not sight.ours(worker.slurm_name):
         return Author.PERSON
@@ -103,12 +102,14 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
     """Decide about all pods that stay for now; `going` has those that have to go, by UID."""
     found = Cordons()
     sharing: defaultdict[str, list[tuple[Worker, Cause | None]]] = defaultdict(list)
-    for worker in workers:
+    for worker in _concerned(seen, sight, workers, going):
         who = author(seen, sight, worker)
         cause = _cause(seen, worker, who, going)
         _annotate(worker, who, cause, found)
         sharing[worker.slurm_name].append((worker, cause))
     drains: defaultdict[str, list[str]] = defaultdict(list)
+    unwanted = {name for name, users in sharing.items() if any(cause is not None for _, cause in users)}
+    resumes = returned(sight, seen.workers, unwanted)
     undrains = []
     for name, users in sharing.items():
         reasons = [(worker, cause) for worker, cause in users if cause is not None]
@@ -116,12 +117,31 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
             text = _drain(seen, sight, *reasons[0], found)
             if text is not None:
                 drains[text].append(name)
-        elif _undrain(sight, users[0][0], found):
+        elif name not in resumes and _undrain(sight, users[0][0], found):
             undrains.append(name)
     found.actions += [DrainNodes(text, tuple(sorted(some))) for text, some in sorted(drains.items())]
     if undrains:
         found.actions.append(UndrainNodes(tuple(sorted(undrains))))
+    if resumes:
+        found.actions.append(ResumeNodes(tuple(resumes)))
     return found
+
+
+def _concerned(
+    seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]
+) -> list[Worker]:
+    """Return the workers about which there is anything to decide, and those that share a node with one."""
+    everybody = list(workers)
+    marks = (wellknown.ANNOTATION_POD_CORDON, wellknown.ANNOTATION_POD_CORDON_BY)
+    nodes = {
+        worker.slurm_name
+        for worker in everybody
+        if worker.uid in going
+        or any(mark in worker.annotations for mark in marks)
+        or ((machine := seen.nodes.get(worker.node)) is not None and machine.spec.unschedulable)
+        or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
+    }
+    return [worker for worker in everybody if worker.slurm_name in nodes] if nodes else []
 
 
 def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Cause]) -> Cause | None:
@@ -134,24 +154,24 @@ def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Caus
 
 
 def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) -> None:
-    written = worker.annotations.get(names.ANNOTATION_POD_CORDON_BY)
+    written = worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY)
     changes = Changes()
     if cause is None:
         if who is Author.OPERATOR:
             changes.annotations[wellknown.ANNOTATION_POD_CORDON] = None
         if written is not None:
-            changes.annotations[names.ANNOTATION_POD_CORDON_BY] = None
+            changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = None
         # Somebody may have cordoned it meanwhile: what was not seen must not be taken away.
         changes.guarded = True
     elif who is Author.NOBODY:
         changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
-        changes.annotations[names.ANNOTATION_POD_CORDON_BY] = cause.value
+        changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True
         if cause is Cause.NODE_CORDON:
             text = f"Kubernetes node {worker.node} was cordoned, so pod {worker.name} takes no new jobs"
             found.notes.append(Note("NodeCordon", "Cordon", text, pod=worker.name))
     elif who is Author.OPERATOR and cause is not Cause.POD_CORDON and written != cause:
-        changes.annotations[names.ANNOTATION_POD_CORDON_BY] = cause.value
+        changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True
     if changes.annotations:
         found.changes[worker.uid] = changes
@@ -168,14 +188,13 @@ def _drain(seen: Observation, sight: Sight, worker: Worker, cause: Cause, found:
         return None
     if draining(node):
         return None
-    text = drain_reason(cause, *seen.where)
-    if cause is Cause.NODE_CORDON:
-        text = spoken_reason(seen, seen.nodes[worker.node]) or text
-    if isinstance(sight.decide(name, Drain(text)), NodeUpdate):
-        return text
-    if cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
-        found.held.append(Held(worker.name, name, cause, Hold(Wait.NODE_FAILING, f"{name} is failing")))
-    return None
+    if "FAIL" in node.state:
+        # A drain would take that mark away (`slurm.wishes`).
+        if cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
+            found.held.append(Held(worker.name, name, cause, Hold(Wait.NODE_FAILING, f"{name} is failing")))
+        return None
+    spoken = spoken_reason(seen, seen.nodes[worker.node]) if cause is Cause.NODE_CORDON else ""
+    return spoken or drain_reason(cause, *seen.where)
 
 
 def _undrain(sight: Sight, worker: Worker, found: Cordons) -> bool:

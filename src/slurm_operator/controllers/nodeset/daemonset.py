@@ -2,6 +2,11 @@
 
 A pod on a node that Kubernetes does not have any more is left to Kubernetes, which collects it. Of several
 pods for one node the best stays: the one that serves, else the oldest.
+
+A worker is called after its node, up to the first dot, or as an annotation of the node says. So two nodes may
+ask for one name, as all nodes that are called by their IP addresses do. Two slurmd of one name would fight
+for the node in Slurm, and jobs would be lost: the node whose worker has the name keeps it, else the first;
+the others get no worker, and those they have keep the names that they have, until somebody annotates them.
 """
 
 from __future__ import annotations
@@ -13,10 +18,18 @@ from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.daemon import daemon_name, expected_hostname
-from slurm_operator.controllers.nodeset.decisions import Cause
-from slurm_operator.controllers.nodeset.scaling import Demand, leave_other_mode, replace_finished
+from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
+from slurm_operator.controllers.nodeset.order import marked
+from slurm_operator.controllers.nodeset.scaling import (
+    Demand,
+    leave_other_mode,
+    name_in_use,
+    replace_finished,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.kube.models import Node
 
@@ -30,16 +43,28 @@ def per_node(seen: Observation) -> Demand:
         # One that has ended and is being deleted only waits for its kubelet: its node is free.
         if worker.mode == seen.nodeset.spec.scaling_mode and not (worker.finished and worker.deleting):
             pods[worker.node].append(worker)
+            if not worker.scheduled and worker.node not in seen.nodes and worker.active:
+                # Kubernetes collects what ran on a node that is gone, not what waits for it to come.
+                demand.going[worker.uid] = Cause.NODE_UNFIT
+    wanted: list[tuple[Node, str]] = []
+    machine = seen.memo.machines(seen.fit, seen.nodes, expected_hostname)
     for name, node in seen.nodes.items():
-        here = pods.get(name, [])
-        if here and not seen.fit.keeps(node):
+        keeps, admits, hostname = machine(node)
+        here = pods.get(name)
+        if here and not keeps:
             _all_go(here, Cause.NODE_UNFIT, demand)
-        elif here:
+        elif here or admits:
+            wanted.append((node, hostname))
+    losers = _losers(wanted, pods, demand)
+    users = {worker.slurm_name: worker for worker in seen.workers if not worker.finished}
+    for node, hostname in wanted:
+        lost = node.metadata.name in losers
+        if here := pods.get(node.metadata.name):
             demand.desired += 1
-            _keep_one(here, node, demand)
-        elif seen.fit.admits(node):
+            _keep_one(here, hostname, demand, renames=not lost)
+        elif not lost:
             demand.desired += 1
-            _create(seen, node, demand)
+            _create(seen, node, users, demand)
     replace_finished(seen, demand.stay, demand)
     if demand.creates:
         message = f"Creating {len(demand.creates)} pods on nodes that match"
@@ -47,9 +72,34 @@ def per_node(seen: Observation) -> Demand:
     return demand
 
 
-def _create(seen: Observation, node: Node, demand: Demand) -> None:
-    name = daemon_name(seen.nodeset, node)
-    blocked = obstacle(seen, expected_hostname(node), name)
+def _losers(wanted: list[tuple[Node, str]], pods: Mapping[str, list[Worker]], demand: Demand) -> set[str]:
+    """Return the Kubernetes nodes whose name in Slurm is another one's, and say so."""
+    losers: set[str] = set()
+    if len({hostname for _, hostname in wanted}) == len(wanted):
+        return losers
+    asking: defaultdict[str, list[str]] = defaultdict(list)
+    for node, hostname in wanted:
+        asking[hostname].append(node.metadata.name)
+    for hostname, some in asking.items():
+        if len(some) == 1:
+            continue
+        first, *rest = sorted(some, key=lambda name: (not _has_name(pods.get(name, ()), hostname), name))
+        losers.update(rest)
+        text = (
+            f"Kubernetes nodes {first} and {rest[0]} would both be {hostname!r} in Slurm: "
+            f"annotate one with {wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE}"
+        )
+        demand.waits += [Hold(Wait.NAME_TAKEN, text)] * len(rest)
+    return losers
+
+
+def _has_name(pods: Iterable[Worker], hostname: str) -> bool:
+    return any(worker.slurm_name == hostname and worker.active for worker in pods)
+
+
+def _create(seen: Observation, node: Node, users: Mapping[str, Worker], demand: Demand) -> None:
+    name, hostname = daemon_name(seen.nodeset, node), expected_hostname(node)
+    blocked = name_in_use(hostname, users) or obstacle(seen, hostname, name)
     if blocked is None:
         demand.creates.append(CreatePod(name, node=node.metadata.name))
     else:
@@ -57,20 +107,19 @@ def _create(seen: Observation, node: Node, demand: Demand) -> None:
         demand.looks.append(5.0)
 
 
-def _keep_one(pods: list[Worker], node: Node, demand: Demand) -> None:
-    active = [worker for worker in pods if worker.active]
-    best = min(active, key=_worth, default=None)
-    for worker in active:
-        if worker is not best:
-            demand.going[worker.uid] = Cause.DUPLICATE
-    if best is None:
+def _keep_one(pods: list[Worker], wanted: str, demand: Demand, *, renames: bool) -> None:
+    active = [worker for worker in pods if not worker.deleting]
+    if not active:
         return
+    best = active[0] if len(active) == 1 else min(active, key=_worth)
+    demand.going |= {worker.uid: Cause.DUPLICATE for worker in active if worker is not best}
     demand.stay.append(best)
     hostname = best.labels.get(wellknown.LABEL_POD_HOSTNAME) or best.slurm_name
-    if hostname != expected_hostname(node):
+    if renames and hostname != wanted:
         demand.going[best.uid] = Cause.HOSTNAME
-        text = f"Pod {best.name} is {hostname} in Slurm and should be {expected_hostname(node)}"
-        demand.notes.append(Note("HostnameMismatch", "Info", text, pod=best.name))
+        if not marked(best, Cause.HOSTNAME):
+            text = f"Pod {best.name} is {hostname} in Slurm and should be {wanted}"
+            demand.notes.append(Note("HostnameMismatch", "Info", text, pod=best.name))
 
 
 def _worth(worker: Worker) -> tuple[bool, bool, bool, object, str]:

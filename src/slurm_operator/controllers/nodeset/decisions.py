@@ -9,6 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class Wait(StrEnum):
@@ -38,12 +42,26 @@ class Wait(StrEnum):
     LOST_WHILE_BUSY = "LostWhileBusy"
     # Something that is not ours is in the way.
     FOREIGN_DRAIN = "ForeignDrain"
+    NAME_TAKEN = "NameTaken"
+    CLAIM_CONFLICT = "ClaimConflict"
     # It will be done, but not yet.
     NOT_READY = "NotReady"
     BACKING_OFF = "BackingOff"
     CLAIMS_PENDING = "ClaimsPending"
+    NAME_IN_USE = "NameInUse"
     MAX_UNAVAILABLE = "MaxUnavailable"
     CACHE_BEHIND = "CacheBehind"
+
+
+class Proof(StrEnum):
+    """What a deletion still needs, right before it is sent."""
+
+    NONE = "none"
+    """Nothing: Kubernetes' own word is the ground, and the API server checks that it still holds."""
+    LIST = "list"
+    """A list of nodes that is a second old at most, and one of jobs since the node looks drained."""
+    NAME = "name"
+    """Such lists, and that Slurm, asked just now for this one node by its name, says that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,7 @@ class Allow:
 
     because: str
     unchanged: bool = False
+    proof: Proof = Proof.LIST
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +85,23 @@ class Hold:
 
 
 Decision = Allow | Hold
+
+
+# What needs a person, and does not pass by itself.
+TROUBLES: Final = (Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
+
+
+def troubles(waits: Iterable[Hold]) -> dict[str, str]:
+    """Return one sentence for each kind of trouble among what is waited for."""
+    found: dict[str, list[str]] = {kind.value: [] for kind in TROUBLES}
+    for hold in waits:
+        if hold.reason in TROUBLES:
+            found[hold.reason.value].append(hold.message)
+    return {
+        kind: f"{min(some)} ({len(some)} such cases)" if len(some) > 1 else some[0]
+        for kind, some in found.items()
+        if some
+    }
 
 
 class Cause(StrEnum):

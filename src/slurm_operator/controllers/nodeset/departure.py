@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 def skips_drain(seen: Observation) -> bool:
     """Tell whether somebody asked that the pods go with the NodeSet, whatever runs on them."""
-    return seen.nodeset.metadata.annotations.get(names.ANNOTATION_SKIP_DRAIN) == wellknown.TRUE
+    return seen.nodeset.metadata.annotations.get(wellknown.ANNOTATION_SKIP_DRAIN) == wellknown.TRUE
 
 
 def guard(seen: Observation) -> list[Action]:
     """Return what to change about the finalizer of a NodeSet that stays."""
-    present = names.FINALIZER_DRAIN in seen.nodeset.metadata.finalizers
+    present = wellknown.FINALIZER_DRAIN in seen.nodeset.metadata.finalizers
     if skips_drain(seen):
-        return [RemoveFinalizer(names.FINALIZER_DRAIN)] if present else []
-    return [] if present else [AddFinalizer(names.FINALIZER_DRAIN)]
+        return [RemoveFinalizer(wellknown.FINALIZER_DRAIN)] if present else []
+    return [] if present else [AddFinalizer(wellknown.FINALIZER_DRAIN)]
 
 
 def lets_go(seen: Observation) -> bool:

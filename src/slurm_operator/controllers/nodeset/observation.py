@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import NodeSet, ScalingMode
+from slurm_operator.controllers.nodeset.memo import Memo
 from slurm_operator.objects import slurmd_identity
 from slurm_operator.objects.nodefit import Fit
 
@@ -79,7 +80,8 @@ class Worker:
 
     def available(self, wall: datetime, min_ready_seconds: int) -> bool:
         """Tell whether it has been ready for long enough."""
-        return self.healthy and self.available_at(min_ready_seconds) <= wall
+        # Without a time to wait no clock is asked: ours may be behind the one that said since when.
+        return self.healthy and (not min_ready_seconds or self.available_at(min_ready_seconds) <= wall)
 
     def available_at(self, min_ready_seconds: int) -> datetime:
         """Return from when on it counts as available if it stays ready."""
@@ -104,6 +106,14 @@ class Fate(Enum):
     GONE = "gone"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What Slurm said when it was asked for one node by its name, and when that question was sent."""
+
+    at: float
+    exists: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
     """All that one reconcile decides on."""
@@ -125,8 +135,15 @@ class Observation:
     """The cache of pods shows all that this process has written."""
     since: float = -math.inf
     written: Mapping[str, float] = field(default_factory=dict)
+    asked: Mapping[str, Asked] = field(default_factory=dict)
+    """The last answers about single nodes, and about the reservation (`names.reservation_key`).
+
+    They say that it exists, not what is on it.
+    """
     propagated: tuple[str, ...] = ()
     """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
+    memo: Memo = field(default_factory=Memo, compare=False, repr=False)
+    """Makes the next plan quicker, and never another one."""
 
     @property
     def daemon(self) -> bool:

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.policies import read_deadline
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def deletion_cost(worker: Worker) -> int:
 
 def marked(worker: Worker, cause: Cause) -> bool:
     """Tell whether the operator has cordoned a pod for a cause."""
-    return worker.cordoned and worker.annotations.get(names.ANNOTATION_POD_CORDON_BY) == cause
+    return worker.cordoned and worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY) == cause
 
 
 def _rank(worker: Worker, sight: Sight, cause: Cause) -> tuple[Any, ...]:

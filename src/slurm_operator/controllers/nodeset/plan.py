@@ -12,27 +12,31 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import departure, names, podstatus, reservation, upkeep
+from slurm_operator.api.shared import find_condition
+from slurm_operator.controllers.nodeset import departure, podstatus, reservation, upkeep
 from slurm_operator.controllers.nodeset.actions import (
     DeletePod,
+    DrainNodes,
     Held,
     Note,
     PatchPod,
     PatchPodStatus,
+    ResumeNodes,
+    UndrainNodes,
     WriteNodes,
 )
 from slurm_operator.controllers.nodeset.claims import own_claims
 from slurm_operator.controllers.nodeset.cordon import Changes, Cordons, cordons
 from slurm_operator.controllers.nodeset.daemonset import per_node
-from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision, Hold, Wait
+from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision, Hold, Proof, Wait, troubles
 from slurm_operator.controllers.nodeset.policies import may_delete
 from slurm_operator.controllers.nodeset.records import prune
 from slurm_operator.controllers.nodeset.registration import register_again
 from slurm_operator.controllers.nodeset.scaling import Demand, numbered
-from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.controllers.nodeset.sight import Sight, look
 from slurm_operator.controllers.nodeset.updating import update
 from slurm_operator.slurm.wishes import field_of
 
@@ -40,6 +44,15 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.actions import Action
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.slurm.wishes import Field, Wish
+
+
+# What a hold waits for is mostly seen in Slurm, and then the NodeSet is looked at; some is only a time that
+# passes, or a list that is believed at last. So whatever is held is looked at again, called or not.
+HELD_SECONDS: Final = 30.0
+# A deletion that was not confirmed leaves no trace.
+UNCONFIRMED_SECONDS: Final = 10.0
+# From a pod that is ready to the list that shows what was written about its node: a few polls.
+JUST_NOW_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +70,7 @@ class Plan:
 
 def plan(seen: Observation) -> Plan:
     """Decide what to do about a NodeSet."""
-    sight = Sight(seen)
+    sight = look(seen)
     if seen.nodeset.deleting:
         return _leave(seen, sight)
     before: list[Action] = [*departure.guard(seen)]
@@ -82,19 +95,22 @@ def confirm(seen: Observation, deletions: tuple[DeletePod, ...]) -> tuple[Delete
         for one in deletions
         if (worker := workers.get(one.uid)) is not None
         and worker.active
-        and isinstance(may_delete(worker, sight, seen.wall), Allow)
+        and isinstance(decision := may_delete(worker, sight, seen.wall), Allow)
+        and (decision.proof is not Proof.NAME or sight.denied(worker.slurm_name))
     )
 
 
 def _leave(seen: Observation, sight: Sight) -> Plan:
     """Decide about a NodeSet that is being deleted."""
     if departure.lets_go(seen):
-        return Plan(tuple(departure.release(seen, names.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION)))
+        # The pods need not be waited for; the reservation would outlive everybody who knows of it.
+        parting = [*departure.release(seen, wellknown.FINALIZER_DRAIN), *reservation.reserve(seen, sight)]
+        return Plan(tuple(parting), requeue=HELD_SECONDS if reservation.open_ended(seen) else None)
     demand = Demand(0)
     demand.going = {worker.uid: Cause.DELETION for worker in seen.workers if worker.active}
     after = reservation.reserve(seen, sight)
     if not seen.workers and seen.settled:
-        after += departure.release(seen, names.FINALIZER_DRAIN)
+        after += departure.release(seen, wellknown.FINALIZER_DRAIN)
     if not seen.settled:
         return _finish(seen, sight, demand, [], Cordons(), counted=False)
     return _carry_out(seen, sight, demand, [], after, [])
@@ -116,9 +132,9 @@ def _carry_out(
         if not worker.active:
             continue
         cause = demand.going.get(worker.uid)
-        claims, notes = own_claims(seen, worker, cause)
+        claims, conflicts = own_claims(seen, worker, cause)
         owned += claims
-        demand.notes += notes
+        demand.waits += conflicts
         if cause is None:
             continue
         decision = may_delete(worker, sight, seen.wall)
@@ -128,7 +144,15 @@ def _carry_out(
         if isinstance(decision, Allow):
             version = worker.version if decision.unchanged else ""
             deletions.append(
-                DeletePod(worker.name, worker.uid, worker.slurm_name, cause, decision.because, version)
+                DeletePod(
+                    worker.name,
+                    worker.uid,
+                    worker.slurm_name,
+                    cause,
+                    decision.because,
+                    version,
+                    decision.proof,
+                )
             )
         else:
             held.append(Held(worker.name, worker.slurm_name, cause, decision))
@@ -168,19 +192,47 @@ def _finish(
     patches: list[Action] = []
     statuses: list[Action] = []
     fields: defaultdict[Field, dict[str, Wish]] = defaultdict(dict)
+    moving = {
+        name
+        for one in cordoned.actions
+        if isinstance(one, DrainNodes | UndrainNodes | ResumeNodes)
+        for name in one.names
+    }
+    rested = seen.memo.upkeep
+    # All that the upkeep of a worker takes from anything but its own objects.
+    spec = seen.nodeset.spec
+    rested.begin((seen.nodeset.metadata.uid, spec.workload_disruption_protection, sight.deadlines, counted))
     for worker in seen.workers:
-        if not worker.active or worker.uid in gone:
+        uid = worker.uid
+        if worker.deleting or uid in gone:
             continue
-        patches += _patch(seen, sight, worker, cordoned.changes.get(worker.uid))
-        if counted:
-            statuses += _status(seen, sight, worker, decided.get(worker.uid))
-        for wish in upkeep.wishes(seen, sight, worker):
+        grounds = (worker.pod, seen.nodes.get(worker.node), *sight.grounds(worker.slurm_name))
+        cordon, decision = cordoned.changes.get(uid), decided.get(uid)
+        if cordon is None and decision is None and rested.still(uid, grounds):
+            continue
+        patch = _patch(seen, sight, worker, cordon)
+        moves = worker.slurm_name in moving and _just_now(seen, worker, cordon)
+        status = _status(seen, sight, worker, decision) if counted and not moves else []
+        wishes = upkeep.wishes(seen, sight, worker)
+        if not (patch or status or wishes or moves) and decision is None:
+            rested.rests(uid, grounds)
+        patches += patch
+        statuses += status
+        for wish in wishes:
             fields[field_of(wish)].setdefault(worker.slurm_name, wish)
     writes = [WriteNodes(dict(sorted(some.items()))) for _, some in sorted(fields.items())]
     waits = list(demand.waits)
     if not counted:
         waits.append(Hold(Wait.CACHE_BEHIND, "the cache of pods does not show the last writes yet"))
+    kept_back = [*(held or ()), *cordoned.held]
     looks = [*demand.looks, *_looks(seen)]
+    if deletions or moving:
+        looks.append(UNCONFIRMED_SECONDS)
+    blind = not sight.sees or any(sight.blind(one.slurm_name) for one in seen.workers)
+    if blind or any(one.cause for one in kept_back):
+        looks.append(HELD_SECONDS)
+    if reservation.open_ended(seen):
+        looks.append(HELD_SECONDS)
     return Plan(
         actions=(
             *before,
@@ -191,9 +243,9 @@ def _finish(
             *writes,
             *(after or ()),
         ),
-        holds=(*(held or ()), *cordoned.held),
+        holds=tuple(kept_back),
         waits=tuple(waits),
-        notes=(*demand.notes, *cordoned.notes),
+        notes=(*demand.notes, *cordoned.notes, *_complaints(seen, waits)),
         requeue=min(looks, default=None),
         desired=demand.desired,
         going=demand.going,
@@ -216,8 +268,23 @@ def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | No
     return [PatchPod(worker.name, worker.uid, labels, annotations, version)]
 
 
+def _just_now(seen: Observation, worker: Worker, cordon: Changes | None) -> bool:
+    """Tell whether a drain, or its end, is asked for the first time: the next list will show it.
+
+    What the conditions of the pod would say until then is about to be false, and most idle pods are gone by
+    then. A first time is known by the cordon that comes with it; the end of a drain, by a pod that has just
+    become ready under the name of one that was drained.
+    """
+    if cordon is not None:
+        return True
+    since = worker.ready_since
+    # A clock that is behind the one that said since when must not make it just now for ever.
+    return since is not None and 0 <= (seen.wall - since).total_seconds() < JUST_NOW_SECONDS
+
+
 def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision | None) -> list[Action]:
-    node = sight.node(worker.slurm_name)
+    # Before slurmd has started, what Slurm has under that name is left from the pod before.
+    node = sight.node(worker.slurm_name) if worker.started else None
     wanted = list(podstatus.state_conditions(node).values()) if node is not None else []
     if decision is not None:
         wanted.append(podstatus.safe_condition(decision))
@@ -238,8 +305,18 @@ def _looks(seen: Observation) -> list[float]:
     return [time for time in waiting if time > 0]
 
 
+def _complaints(seen: Observation, waits: list[Hold]) -> list[Note]:
+    """Return an event for each kind of trouble that the NodeSet does not show yet."""
+    told = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_DEGRADED)
+    return [
+        Note(reason, "Info", text, warning=True)
+        for reason, text in troubles(waits).items()
+        if told is None or text not in told.message
+    ]
+
+
 def _note_scale_in(seen: Observation, demand: Demand) -> None:
-    marks = names.ANNOTATION_POD_CORDON_BY
+    marks = wellknown.ANNOTATION_POD_CORDON_BY
     fresh = [
         worker.name
         for worker in seen.workers

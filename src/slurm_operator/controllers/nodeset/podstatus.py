@@ -5,10 +5,10 @@ Only types of our own are touched: the kubelet writes its conditions into the sa
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.decisions import Hold
 from slurm_operator.kube.meta import Condition
 
@@ -34,8 +34,14 @@ _FLAGS: Final = {_slurm_word(state): state for state in wellknown.SLURM_FLAG_STA
 
 def state_names(node: Node) -> tuple[str, ...]:
     """Return the base state of a node and its flags, in the words of the conditions."""
-    base = next((name for word, name in _BASE.items() if word in node.state), None)
-    flags = (name for word, name in _FLAGS.items() if word in node.state)
+    return _names(node.state)
+
+
+# Few combinations exist, and thousands of nodes share them.
+@functools.lru_cache(maxsize=1024)
+def _names(state: tuple[str, ...]) -> tuple[str, ...]:
+    base = next((name for word, name in _BASE.items() if word in state), None)
+    flags = (name for word, name in _FLAGS.items() if word in state)
     return (*((base,) if base else ()), *flags)
 
 
@@ -49,12 +55,14 @@ def safe_condition(decision: Decision) -> Condition:
     """Return the condition that says whether a pod that has to go may go."""
     if isinstance(decision, Hold):
         return Condition(
-            type=names.POD_CONDITION_SAFE,
+            type=wellknown.POD_CONDITION_SAFE,
             status="False",
             reason=decision.reason.value,
             message=decision.message,
         )
-    return Condition(type=names.POD_CONDITION_SAFE, status="True", reason="Safe", message=decision.because)
+    return Condition(
+        type=wellknown.POD_CONDITION_SAFE, status="True", reason="Safe", message=decision.because
+    )
 
 
 def changed_conditions(
@@ -80,10 +88,12 @@ def changed_conditions(
             )
         )
     gone = [
-        kind for kind in present if kind not in by_type and (states_known or kind == names.POD_CONDITION_SAFE)
+        kind
+        for kind in present
+        if kind not in by_type and (states_known or kind == wellknown.POD_CONDITION_SAFE)
     ]
     return tuple(new), tuple(gone)
 
 
 def _ours(kind: str) -> bool:
-    return kind == names.POD_CONDITION_SAFE or kind.startswith(wellknown.POD_CONDITION_PREFIX)
+    return kind == wellknown.POD_CONDITION_SAFE or kind.startswith(wellknown.POD_CONDITION_PREFIX)

@@ -7,9 +7,25 @@ The first rule of all: a pod is deleted only if no job can be running in it. Tha
     not in Slurm, and slurmd never started, or the pod has finished
     not in Slurm for long, and not lost with work on it
 
-The last one needs care. Slurm refuses to delete a node with jobs, so a busy node that is not listed any more
-was lost with slurmctld's state. Its jobs run on, and nobody else remembers them but the pod: by the label,
-the conditions and the deadline that this operator wrote on it. Until that deadline, the pod stays.
+The last one needs care, whyever the pod has to go: scale-in, update, registration, or the end of the NodeSet.
+That a list leaves a node out proves little. A slurmrestd in trouble answers with half a list; a process that
+has just started cannot tell such a list from a whole one, for it has never seen another; and a job may have
+started after the last look of the process before it, so that nobody has written it down. A running pod whose
+node is not listed therefore goes only when all of this is so:
+
+    - every list for `REGISTRATION_SECONDS` left the node out, by the clock of this process, which no
+      correction of the machine's clock moves; none was of slurmctld's first minute (`slurm.belief`);
+    - the list of jobs, as fresh, has no job on the node, nor one that nobody can place;
+    - nothing says that the node had work when it vanished: neither the label, the conditions and the deadline
+      that this operator wrote on the pod, nor what this process remembers. Slurm refuses to delete a node
+      with jobs, so a busy node that is not listed was lost with slurmctld's state, and its jobs run on. Until
+      the latest end of these jobs, by Slurm's clock and by ours, the pod stays;
+    - slurmctld, asked for this one node by its name (`Proof.NAME`), says that it has none. That is another
+      question than the list, and its answer, stale as it is about states, is right about what exists: half a
+      list is found out here. A node that is there by name keeps its pod.
+
+So a job could be killed only if slurmctld itself denied the node for that long, in both ways, while a job ran
+of which it had never told anybody.
 """
 
 from __future__ import annotations
@@ -19,7 +35,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.decisions import Allow, Decision, Hold, Wait
+from slurm_operator.controllers.nodeset.decisions import Allow, Decision, Hold, Proof, Wait
 from slurm_operator.controllers.nodeset.sight import draining, node_busy
 
 if TYPE_CHECKING:
@@ -27,9 +43,10 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.sight import Sight
     from slurm_operator.slurm.model import Node
 
-# A slurmd that is going to register does so within seconds of its start; its longest retry is 30 s.
+# A slurmd that is going to register does so within seconds of its start; its longest retry is 30 s. The same
+# time is what `slurm.belief` demands of lists that shrank widely: without a memory, any list may have.
 REGISTRATION_SECONDS: Final = 120.0
-# So many complete lists in a row without the node, beside what the view itself demands.
+# So many whole lists in a row without the node, beside what the view itself demands.
 REGISTRATION_LISTS: Final = 3
 
 _BUSY_CONDITIONS: Final = frozenset(
@@ -41,7 +58,7 @@ _FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
 def may_delete(worker: Worker, sight: Sight, wall: datetime) -> Decision:
     """Tell whether a pod may be deleted without killing a job."""
     if not worker.scheduled:
-        return Allow("it was never scheduled", unchanged=True)
+        return Allow("it was never scheduled", unchanged=True, proof=Proof.NONE)
     if (blind := sight.blind(worker.slurm_name)) is not None:
         return blind
     if sight.absent(worker.slurm_name) is None:
@@ -50,7 +67,9 @@ def may_delete(worker: Worker, sight: Sight, wall: datetime) -> Decision:
         return Allow("slurmd never started in it, and Slurm does not list its node", unchanged=True)
     if worker.finished:
         return Allow("it has finished, and Slurm does not list its node")
-    return _long_gone(worker, sight, wall) or Allow("Slurm has not listed its node for a long time")
+    return _long_gone(worker, sight, wall) or Allow(
+        "Slurm has not had its node for a long time", proof=Proof.NAME
+    )
 
 
 def may_reregister(worker: Worker, sight: Sight, wall: datetime, min_ready_seconds: int) -> Decision:
@@ -61,7 +80,9 @@ def may_reregister(worker: Worker, sight: Sight, wall: datetime, min_ready_secon
         return Hold(Wait.NOT_READY, "Slurm lists the node")
     if not worker.available(wall, min_ready_seconds):
         return Hold(Wait.NOT_READY, "the pod is not available yet")
-    return _long_gone(worker, sight, wall) or Allow("it runs, but Slurm has not listed its node for long")
+    return _long_gone(worker, sight, wall) or Allow(
+        "it runs, but Slurm has not had its node for a long time", proof=Proof.NAME
+    )
 
 
 def may_undrain(worker: Worker, sight: Sight) -> Decision:
@@ -114,19 +135,28 @@ def read_deadline(worker: Worker) -> datetime | None:
 
 def _long_gone(worker: Worker, sight: Sight, wall: datetime) -> Hold | None:
     """Say why a running pod whose node is absent must stay, if so."""
+    name = worker.slurm_name
     until = lost_until(worker, sight)
-    if until is not None and until > wall:
+    if until is not None and until > sight.earliest(wall):
         when = "somebody deletes the pod" if until == _FOR_EVER else f"{until:%Y-%m-%dT%H:%M:%SZ}"
         return Hold(
             Wait.LOST_WHILE_BUSY,
-            f"Slurm lost {worker.slurm_name} while jobs ran on it; they may run on, so it stays until {when}",
+            f"Slurm lost {name} while jobs ran on it; they may run on, so it stays until {when}",
         )
-    evidence = sight.absent(worker.slurm_name)
+    if (listed := sight.jobs_left(name)) is not None:
+        return listed
+    evidence = sight.absent(name)
     since = worker.ready_since or worker.created
     if (
         evidence is None
         or evidence.lists < REGISTRATION_LISTS
+        or evidence.at - evidence.since < REGISTRATION_SECONDS
         or (wall - since).total_seconds() < REGISTRATION_SECONDS
     ):
-        return Hold(Wait.NODE_ABSENT, f"Slurm does not list {worker.slurm_name}, which may still register")
+        return Hold(Wait.NODE_ABSENT, f"Slurm does not list {name}, which may still register")
+    if sight.contradicted(name):
+        return Hold(
+            Wait.LIST_SUSPICIOUS,
+            f"Slurm does not list {name}, but says by name that it is there: the list is not whole",
+        )
     return None

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api.nodeset import PruneRecords
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import DeleteRecord, Note
 from slurm_operator.controllers.nodeset.daemon import expected_hostname
 from slurm_operator.controllers.nodeset.sight import draining, node_busy
@@ -29,7 +28,7 @@ def prune(seen: Observation, sight: Sight, demand: Demand) -> tuple[list[DeleteR
     policy = seen.nodeset.spec.prune_slurm_node_records
     if policy == PruneRecords.NEVER or seen.view is None:
         return [], []
-    if not seen.daemon and (policy != names.PRUNE_SCALED_IN or not _at_rest(seen, demand)):
+    if not seen.daemon and (policy != PruneRecords.SCALED_IN or not _at_rest(seen, demand)):
         return [], []
     pods = {worker.name for worker in seen.workers}
     in_use = {worker.slurm_name for worker in seen.workers}

@@ -2,8 +2,8 @@
 
 It is made once for each start time: that it has been made is kept in the condition `ReservationCreated`, so
 that a window that is over does not open again. A reservation that the Go operator made is recognised by the
-same condition. The finalizer stays until Slurm has confirmed that the reservation is gone; that Slurm cannot
-be asked is no such confirmation.
+same condition. The finalizer stays until Slurm has confirmed that the reservation is gone, in its answer to
+the deletion; that Slurm cannot be asked, or that a list does not have it, is no such confirmation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.api.updates import UpdateStrategyType
+from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import (
     AddFinalizer,
     DeleteReservation,
@@ -66,16 +67,24 @@ def reserve(seen: Observation, sight: Sight) -> list[Action]:
     )
     if not nodes or not known(seen):
         return []
-    if not kept:
-        return [AddFinalizer(finalizer)]
-    spec = _spec(seen, nodes)
+    return _keep(seen, _spec(seen, nodes)) if kept else [AddFinalizer(finalizer)]
+
+
+def _keep(seen: Observation, spec: ReservationSpec) -> list[Action]:
+    """Return what makes the reservation what it should be."""
     there = present(seen)
+    if spec.start_time is None:
+        return []
+    due = _FORCE in spec.flags or spec.start_time > seen.wall
     if there is None:
-        force = _FORCE in spec.flags
-        due = spec.start_time is not None and (force or spec.start_time > seen.wall)
         return [WriteReservation(spec, exists=False)] if due and not made(seen) else []
     change = _change(seen, there, spec)
-    return [] if change is None else [WriteReservation(change, exists=True)]
+    if change is None:
+        return []
+    if not due and change.start_time == spec.start_time:
+        # Slurm moves no window into the past, and the one that is there is not asked for any more.
+        return [DeleteReservation(there.name)]
+    return [WriteReservation(change, exists=True)]
 
 
 def wanted(seen: Observation) -> bool:
@@ -87,6 +96,11 @@ def wanted(seen: Observation) -> bool:
         and not seen.nodeset.deleting
         and seen.controller is Fate.STAYS
     )
+
+
+def open_ended(seen: Observation) -> bool:
+    """Tell whether a window is there, or to come or to go: what becomes of it, no event tells."""
+    return wanted(seen) or wellknown.FINALIZER_RESERVATION in seen.nodeset.metadata.finalizers
 
 
 def made(seen: Observation) -> bool:
@@ -125,7 +139,11 @@ def _give_up(seen: Observation) -> list[Action]:
         return release
     if not known(seen):
         return []
-    return release if present(seen) is None else [DeleteReservation(seen.nodeset.reservation_name)]
+    name = seen.nodeset.reservation_name
+    told = seen.asked.get(names.reservation_key(name))
+    # A list may be half of one: only the answer to a deletion says that there is none.
+    gone = told is not None and not told.exists and told.at > seen.since and present(seen) is None
+    return release if gone else [DeleteReservation(name)]
 
 
 def _spec(seen: Observation, nodes: tuple[str, ...]) -> ReservationSpec:
@@ -154,7 +172,8 @@ def _change(seen: Observation, there: Reservation, spec: ReservationSpec) -> Res
         return None if same_nodes else ReservationSpec(name=spec.name, node_list=spec.node_list)
     recurs = not _RECURRING.isdisjoint(spec.flags) and not _RECURRING.isdisjoint(there.flags)
     moved_on = recurs and begins is not None and spec.start_time is not None and begins > spec.start_time
-    start = begins if moved_on and made(seen) else spec.start_time
+    past = spec.start_time is not None and spec.start_time <= seen.wall
+    start = begins if moved_on and (past or made(seen)) else spec.start_time
     flags = {*there.flags} - _IMPLIED - {_FORCE}
     same = (
         same_nodes

@@ -21,7 +21,7 @@ from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.controllers.nodeset.order import scale_in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.sight import Sight
@@ -61,12 +61,20 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
             demand.going[worker.uid] = Cause.SCALE_IN
     demand.stay = [worker for worker in active if worker.uid not in demand.going]
     replace_finished(seen, demand.stay, demand)
+    _leave_lost_pins(seen, demand)
 
     taken = {worker.ordinal for worker in seen.workers}
     free = (ordinal for ordinal in itertools.count() if ordinal not in taken)
+    others = {
+        worker.slurm_name: worker
+        for worker in seen.workers
+        if worker.mode != nodeset.spec.scaling_mode and not worker.finished
+    }
     for ordinal in itertools.islice(free, max(0, replicas - len(same))):
         create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
-        blocked = obstacle(seen, nodeset.padded(ordinal), create.name)
+        blocked = name_in_use(nodeset.pod_hostname(ordinal), others) or obstacle(
+            seen, nodeset.padded(ordinal), create.name
+        )
         if blocked is None:
             demand.creates.append(create)
         else:
@@ -76,6 +84,14 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
         message = f"Creating {len(demand.creates)} pods to have {replicas}"
         demand.notes.append(Note("ScalingUp", "ScaleUp", message))
     return demand
+
+
+def name_in_use(name: str, users: Mapping[str, Worker]) -> Hold | None:
+    """Say why a worker cannot be made under a name in Slurm: two slurmd of one name fight for the node."""
+    user = users.get(name)
+    if user is None:
+        return None
+    return Hold(Wait.NAME_IN_USE, f"pod {user.name} is {name} in Slurm until it is gone")
 
 
 def leave_other_mode(seen: Observation, demand: Demand) -> None:
@@ -96,6 +112,15 @@ def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Deman
         else:
             demand.waits.append(Hold(Wait.BACKING_OFF, "pods that have ended are replaced after a pause"))
             demand.looks.append((due - seen.wall).total_seconds())
+
+
+def _leave_lost_pins(seen: Observation, demand: Demand) -> None:
+    """Let go the pods that wait for a Kubernetes node which is gone, or is not one for them any more."""
+    for worker in demand.stay:
+        if not worker.scheduled and worker.node and worker.uid not in demand.going:
+            node = seen.nodes.get(worker.node)
+            if node is None or not seen.fit.suits(node):
+                demand.going[worker.uid] = Cause.NODE_UNFIT
 
 
 def _pin(seen: Observation, ordinal: int) -> str:

@@ -7,16 +7,21 @@ themselves, and a condition that changes by itself would be written for ever.
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.slurm.model import BUSY_STATES
-from slurm_operator.slurm.view import Absent, Known, Reason, Unknown
+from slurm_operator.slurm.view import Absent, Reason, Unknown
 from slurm_operator.slurm.wishes import decide, drained_by_us
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.slurm.jobs import Hold as JobsOn
     from slurm_operator.slurm.model import Node, NodeUpdate
     from slurm_operator.slurm.view import Answer, Verdict
     from slurm_operator.slurm.wishes import Outcome, Wish
@@ -59,6 +64,10 @@ _AS_SAID: Final = {
     Reason.JOBS_COMPLETING: Wait.JOBS_COMPLETING,
     Reason.STATE_UNKNOWN: Wait.STATE_UNKNOWN,
 }
+# A question and its answer take less; a deletion that took longer is planned anew.
+_ASKED_JUST_NOW: Final = 30.0
+# How long a node that is there by name, and not in the list, is not asked for again.
+ASKED_LATELY: Final = 60.0
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
 
 
@@ -68,6 +77,19 @@ class Sight:
     def __init__(self, seen: Observation) -> None:
         self._seen = seen
         self._answers: dict[str, Answer] = {}
+        view = seen.view
+        # What `view.node` says first, said once for all nodes.
+        self.sees = view is not None and not view.stale(seen.now) and view.suspicion is None
+        """Whether anything is known about any node."""
+        self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
+        self._taken = -math.inf if view is None or view.taken is None else view.taken
+        self.deadlines = (
+            view is not None
+            and view.jobs_taken is not None
+            and seen.now - view.jobs_taken <= view.jobs_stale_after
+            and not view.jobs.unplaced
+        )
+        """Whether the ends of jobs are known."""
 
     def answer(self, name: str) -> Answer:
         """Return what is known about a node."""
@@ -84,11 +106,13 @@ class Sight:
 
     def node(self, name: str) -> Node | None:
         """Return a node if Slurm certainly has it."""
-        answer = self.answer(name)
-        return answer.node if isinstance(answer, Known) else None
+        node = self._listed.get(name)
+        return node if node is not None and self._taken > self._not_before(name) else None
 
     def absent(self, name: str) -> Absent | None:
         """Return the evidence that Slurm certainly does not have a node."""
+        if name in self._listed:
+            return None
         answer = self.answer(name)
         return answer if isinstance(answer, Absent) else None
 
@@ -99,6 +123,8 @@ class Sight:
 
     def blind(self, name: str) -> Hold | None:
         """Say why nothing is known about a node, if so."""
+        if self.node(name) is not None:
+            return None
         answer = self.answer(name)
         return self._unknown(answer) if isinstance(answer, Unknown) else None
 
@@ -111,6 +137,45 @@ class Sight:
         verdict = seen.view.drained(name, seen.now, self._not_before(name))
         return None if verdict.drained else _not_drained(verdict, self.node(name))
 
+    def jobs_left(self, name: str) -> Hold | None:
+        """Say why jobs may be on a node that is not listed, as far as the list of jobs tells."""
+        view, now = self._seen.view, self._seen.now
+        if view is None or view.jobs_taken is None or now - view.jobs_taken > view.jobs_stale_after:
+            return Hold(Wait.JOBS_UNKNOWN, "Slurm does not list the node, nor its jobs")
+        if view.jobs_taken <= self._not_before(name):
+            return Hold(*_STEADY[Reason.DRAIN_PENDING])
+        if name in view.jobs.holds:
+            return Hold(Wait.JOBS_RUNNING, f"Slurm does not list {name}, but has jobs on it")
+        if view.jobs.unplaced:
+            return Hold(Wait.JOBS_UNKNOWN, f"Slurm has jobs whose nodes cannot be read: {name} may be one")
+        return None
+
+    def denied(self, name: str) -> bool:
+        """Tell whether Slurm, asked for a node by its name just now, said that there is none."""
+        asked = self._seen.asked.get(name)
+        return (
+            asked is not None
+            and not asked.exists
+            and asked.at > self._not_before(name)
+            and self._seen.now - asked.at <= _ASKED_JUST_NOW
+        )
+
+    def contradicted(self, name: str) -> bool:
+        """Tell whether Slurm, asked for a node by its name not long ago, said that it is there."""
+        asked = self._seen.asked.get(name)
+        return asked is not None and asked.exists and self._seen.now - asked.at <= ASKED_LATELY
+
+    def earliest(self, wall: datetime) -> datetime:
+        """Return the earlier of two clocks, ours and slurmctld's: one of them may have jumped ahead."""
+        view = self._seen.view
+        if view is None or view.started is None or view.up_since is None:
+            return wall
+        try:
+            slurms = datetime.fromtimestamp(view.started + (self._seen.now - view.up_since), UTC)
+        except (OverflowError, ValueError, OSError):
+            return wall
+        return min(wall, slurms)
+
     def busy(self, name: str) -> bool | None:
         """Tell whether work is on a node; None if nobody can say."""
         node = self.node(name)
@@ -120,10 +185,8 @@ class Sight:
 
     def deadline(self, name: str) -> tuple[bool, float | None]:
         """Return whether the jobs of a node are known, and if so when the last one ends at the latest."""
-        view, now = self._seen.view, self._seen.now
-        if view is None or self.node(name) is None or view.jobs_taken is None:
-            return False, None
-        if now - view.jobs_taken > view.jobs_stale_after or view.jobs.unplaced:
+        view = self._seen.view
+        if view is None or not self.deadlines or self.node(name) is None:
             return False, None
         return True, view.latest_end(name)
 
@@ -136,13 +199,24 @@ class Sight:
         node = self.node(name)
         return node is not None and drained_by_us(node, wellknown.REASON_PREFIX)
 
+    def grounds(self, name: str) -> tuple[Node | None, JobsOn | None]:
+        """Return all that the upkeep of a worker takes from Slurm."""
+        view = self._seen.view
+        return self.node(name), None if view is None else view.jobs.holds.get(name)
+
     def _not_before(self, name: str) -> float:
-        return max(self._seen.since, self._seen.written.get(name, self._seen.since))
+        seen = self._seen
+        return max(seen.since, seen.written.get(name, seen.since)) if seen.written else seen.since
 
     def _unknown(self, answer: Unknown) -> Hold:
         if self._seen.view is None:
             return Hold(Wait.NO_CONNECTION, f"there is no connection to Slurm, {_NOBODY_KNOWS}")
         return Hold(*_STEADY.get(answer.reason, (Wait.STATE_UNKNOWN, answer.message)))
+
+
+def look(seen: Observation) -> Sight:
+    """Return what Slurm says, as an observation has it."""
+    return seen.memo.sight(seen, lambda: Sight(seen))
 
 
 def node_busy(node: Node) -> bool:

@@ -17,19 +17,20 @@ from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
 from slurm_operator.api.updates import UpdateStrategyType
 from slurm_operator.controllers.nodeset import reservation
 from slurm_operator.controllers.nodeset.actions import CreatePod
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.sight import Sight, draining
+from slurm_operator.controllers.nodeset.decisions import TROUBLES, Wait, troubles
+from slurm_operator.controllers.nodeset.sight import draining, look
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.plan import Plan
+    from slurm_operator.controllers.nodeset.sight import Sight
 
 # Waiting for these is part of every scale-in; anything else needs somebody, or Slurm, to come back.
 _ORDINARY = frozenset(
     {
         *(Wait.DRAIN_PENDING, Wait.JOBS_RUNNING, Wait.JOBS_COMPLETING, Wait.CLAIMS_PENDING),
         *(Wait.BACKING_OFF, Wait.MAX_UNAVAILABLE, Wait.CACHE_BEHIND, Wait.NOT_READY, Wait.NODE_ABSENT),
-        *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED),
+        *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED, Wait.NAME_IN_USE),
     }
 )
 
@@ -53,7 +54,7 @@ class _Counts:
 
 def report(seen: Observation, decided: Plan, collision_count: int | None = None) -> Report:
     """Return the status that belongs to what is seen and to what was decided about it."""
-    sight = Sight(seen)
+    sight = look(seen)
     counts = _count(seen, decided)
     fields: dict[str, Any] = {
         "replicas": counts.exist,
@@ -117,14 +118,15 @@ def _current(seen: Observation, worker: Worker) -> bool:
 def _slurm_counts(seen: Observation, sight: Sight) -> dict[str, int]:
     status = seen.nodeset.status
     blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
-    if seen.view is None or any(hold is not None and hold.reason not in _ORDINARY for hold in blind):
+    if any(hold is not None and hold.reason not in _ORDINARY for hold in blind):
         return {
             "slurmIdle": status.slurm_idle,
             "slurmAllocated": status.slurm_allocated,
             "slurmDown": status.slurm_down,
             "slurmDrain": status.slurm_drain,
         }
-    found = (seen.view.nodes.get(name) for name in {worker.slurm_name for worker in seen.workers})
+    listed = {} if seen.view is None else seen.view.nodes
+    found = (listed.get(name) for name in {worker.slurm_name for worker in seen.workers})
     nodes = [node for node in found if node is not None]
     return {
         "slurmIdle": sum("IDLE" in node.state for node in nodes),
@@ -153,6 +155,9 @@ def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
         reason, message = "Updating", f"{counts.updated} of {total} workers are of the newest revision"
     elif decided.going:
         reason, message = "Removing", f"{len(decided.going)} workers have to go; {total} are wanted"
+    elif not seen.settled:
+        # Nobody was counted, so nobody knows whether some still have to go.
+        reason, message = Wait.CACHE_BEHIND.value, "the cache of pods does not show the last writes yet"
     else:
         text = f"{total} workers are available"
         return _condition(wellknown.CONDITION_READY, status=True, reason="AllAvailable", message=text)
@@ -167,7 +172,7 @@ def _progressing(decided: Plan, counts: _Counts) -> Condition:
         parts.append(f"{creating} pods are being created")
     parts += [f"{number} pods have to go: {cause}" for cause, number in sorted(causes.items())]
     waiting = Counter(held.hold.reason.value for held in decided.holds if held.cause is not None)
-    waiting += Counter(hold.reason.value for hold in decided.waits)
+    waiting += Counter(hold.reason.value for hold in decided.waits if hold.reason not in TROUBLES)
     if waiting:
         total = sum(waiting.values())
         listed = ", ".join(f"{number} {reason}" for reason, number in sorted(waiting.items()))
@@ -186,16 +191,30 @@ def _progressing(decided: Plan, counts: _Counts) -> Condition:
 
 
 def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
-    blind = [hold for worker in seen.workers if (hold := sight.blind(worker.slurm_name)) is not None]
-    unable = [hold for hold in blind if hold.reason not in _ORDINARY]
-    if unable:
-        return _degraded_by(unable[0].reason, unable[0].message)
-    stuck = [held for held in decided.holds if held.hold.reason not in _ORDINARY]
+    wrong = _wrong(seen, sight, decided)
+    if not wrong:
+        return _condition(
+            wellknown.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong"
+        )
+    message = "; ".join(text for _, text in wrong)
+    return _condition(wellknown.CONDITION_DEGRADED, status=True, reason=wrong[0][0], message=message)
+
+
+def _wrong(seen: Observation, sight: Sight, decided: Plan) -> list[tuple[str, str]]:
+    """Return what needs attention, a word and a sentence each, the worst first."""
+    found: list[tuple[str, str]] = []
+    blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
+    unable = next((hold for hold in blind if hold is not None and hold.reason not in _ORDINARY), None)
+    if unable is not None:
+        found.append((unable.reason.value, unable.message))
+    # While nobody can say anything, each hold only says that again.
+    stuck = [held.hold for held in decided.holds if held.hold.reason not in _ORDINARY and unable is None]
     if stuck:
-        return _degraded_by(stuck[0].hold.reason, f"{len(stuck)} workers; {stuck[0].hold.message}")
+        found.append((stuck[0].reason.value, f"{len(stuck)} workers; {stuck[0].message}"))
+    found += troubles(decided.waits).items()
     failed = [worker.name for worker in seen.workers if worker.phase == "Failed" and worker.active]
     if failed:
-        return _degraded_by("PodsFailed", f"{len(failed)} pods have failed, such as {min(failed)}")
+        found.append(("PodsFailed", f"{len(failed)} pods have failed, such as {min(failed)}"))
     down = [
         worker.slurm_name
         for worker in seen.workers
@@ -203,27 +222,22 @@ def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
     ]
     if down:
         text = f"{len(down)} workers run, but Slurm has their nodes down, such as {min(down)}"
-        return _degraded_by("NodesDown", text)
-    return _condition(
-        wellknown.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong"
-    )
-
-
-def _degraded_by(reason: str, message: str) -> Condition:
-    return _condition(wellknown.CONDITION_DEGRADED, status=True, reason=str(reason), message=message)
+        found.append(("NodesDown", text))
+    return found
 
 
 def _reservation(seen: Observation) -> Condition | None:
     """Return the condition about the maintenance window, which is also the memory that it was made."""
     kind = wellknown.CONDITION_RESERVATION_CREATED
     old = find_condition(seen.nodeset.status.conditions, kind)
-    if not reservation.wanted(seen):
-        return None
-    if not reservation.known(seen):
+    wanted, text = reservation.wanted(seen), reservation.window(seen)
+    if wanted and not reservation.known(seen):
         return old
-    text = reservation.window(seen)
-    if reservation.present(seen) is not None and text is not None:
+    if wanted and text is not None and reservation.present(seen) is not None:
         return _condition(kind, status=True, reason=wellknown.REASON_RESERVATION_CREATED, message=text)
-    if old is None or not reservation.made(seen) or text is None:
+    if old is None:
         return None
-    return _condition(kind, status=False, reason=wellknown.REASON_RESERVATION_NOT_EXISTS, message=text)
+    # Another sentence than that of a window forgets it: the same window may be asked for again.
+    remembers = wanted and text is not None and reservation.made(seen)
+    message = text if remembers and text is not None else "no maintenance window has been made"
+    return _condition(kind, status=False, reason=wellknown.REASON_RESERVATION_NOT_EXISTS, message=message)

@@ -3,7 +3,9 @@
 Children are found in caches that hold only objects with the labels of our daemons. What is not in there may
 still exist: made a moment ago, or stripped of its labels, or somebody else's. So before something is created
 the API server is asked, and what is there decides: our own goes on as if it had been in the cache, an object
-that another one controls or that was never ours is left alone and becomes a trouble with a name.
+that another one controls or that was never ours is left alone and becomes a trouble with a name. What was
+found and what is written to are the same: an object is created only where there is none, and changed only if
+it is still the one that was looked at. Whoever comes in between is met by the retry.
 
 One object that cannot be written does not stop the others. The error goes up after all of them have been
 tried, so that the key is retried.
@@ -17,7 +19,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.workload.models import Deployment, ServiceMonitor, StatefulSet
+from slurm_operator.controllers.workload.effects import differing_hashes
+from slurm_operator.controllers.workload.models import Deployment, ServiceMonitor, StatefulSet, Workload
 from slurm_operator.controllers.workload.verdict import Cause, Trouble
 from slurm_operator.kube.apply import Outcome
 from slurm_operator.kube.errors import ApiError, Conflict, KubeError, NotFound
@@ -25,6 +28,7 @@ from slurm_operator.kube.failures import describe
 from slurm_operator.kube.meta import Key, Object
 from slurm_operator.kube.models import ConfigMap, Secret, Service
 from slurm_operator.kube.sources import enqueue_owner
+from slurm_operator.objects.takeover import settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,6 +64,8 @@ _MODELS: Final[Mapping[str, type[Object]]] = {
 # An object of somebody else is in none of our caches, so we do not hear of its end.
 LOOK_AGAIN_SECONDS: Final = 30.0
 
+Announce: TypeAlias = Callable[["Slot", "Manifest", Workload], Awaitable[None]]
+"""Is told of a workload that gets other hashes, before it does: what it will be, and what it is now."""
 Lookup: TypeAlias = Callable[[Key], Awaitable[Object | None]]
 
 
@@ -78,6 +84,8 @@ class Done:
     """What became of the children: before and after, and what went wrong."""
 
     before: dict[Slot, Object | None] = field(default_factory=dict)
+    sent: dict[Slot, Manifest] = field(default_factory=dict)
+    """Each child as it was to be applied: a running workload may keep some of its own ways."""
     after: dict[Slot, Object] = field(default_factory=dict)
     changed: set[Slot] = field(default_factory=set)
     failed: set[Slot] = field(default_factory=set)
@@ -111,17 +119,17 @@ class Children:
         found: Object | None = self._informers[slot.kind].store.get(Key(namespace, slot.name))
         return found
 
-    async def bring_about(self, owner: Kind, desired: Desired) -> Done:
+    async def bring_about(self, owner: Kind, desired: Desired, announce: Announce) -> Done:
         """Apply what should exist and remove what should not."""
         done = Done()
         for manifest in desired.objects:
-            await self._apply(owner, manifest, done)
+            await self._apply(owner, manifest, done, announce)
         for named in desired.unwanted:
             await self._remove(owner, named, done)
         return done
 
     # -------------------------------------------------------------------------------------------------- apply
-    async def _apply(self, owner: Kind, manifest: Manifest, done: Done) -> None:
+    async def _apply(self, owner: Kind, manifest: Manifest, done: Done, announce: Announce) -> None:
         slot = Slot(manifest["kind"], manifest["metadata"]["name"])
         kind = _MODELS[slot.kind]
         live: Object | None = None
@@ -138,7 +146,14 @@ class Children:
                 if _must_be_replaced(live, manifest):
                     await self._replace(owner, live, done)
                     return
-            applied = await self._applier.apply(manifest, live, kind)
+            done.sent[slot] = manifest = _with_its_own_ways(manifest, live)
+            if isinstance(live, Workload) and differing_hashes(manifest, live):
+                await self._announce(slot, manifest, live, announce)
+            applied = (
+                await self._applier.create(manifest, kind)
+                if live is None
+                else await self._applier.apply(manifest, live, kind, same=True)
+            )
         except KubeError as error:
             self._failed(owner, slot, error, done, "Create" if live is None else "Patch")
             return
@@ -148,6 +163,11 @@ class Children:
             done.changed.add(slot)
         if applied.outcome is Outcome.CREATED:
             self._event(owner, "CreateSucceeded", "Create", f"Created {slot}", applied.object)
+
+    async def _announce(self, slot: Slot, manifest: Manifest, live: Workload, announce: Announce) -> None:
+        """Tell of a restart before it begins, unless it has and only the cache is behind."""
+        if not self._applier.is_applied(manifest, live):
+            await announce(slot, manifest, live)
 
     async def _find(self, kind: type[Object], key: Key) -> Object | None:
         """Return a child that may exist, also if no cache knows of it yet."""
@@ -234,6 +254,16 @@ def _taken(owner: Kind, live: Object, manifest: Manifest) -> Trouble | None:
         Cause.CONFLICT,
         f"{name} belongs to {controller.kind} {controller.name!r}: give one of the two another name",
     )
+
+
+def _with_its_own_ways(manifest: Manifest, live: Object | None) -> Manifest:
+    """Return what to apply: a workload that runs is not restarted for what nobody asked for."""
+    if manifest["kind"] not in (StatefulSet.RESOURCE.kind, Deployment.RESOURCE.kind):
+        return manifest
+    if not isinstance(live, StatefulSet | Deployment):
+        return settle(manifest, None)
+    annotations, template = live.metadata.annotations, live.spec.template
+    return settle(manifest, {"metadata": {"annotations": annotations}, "spec": {"template": template}})
 
 
 def _must_be_replaced(live: Object, manifest: Manifest) -> bool:

@@ -4,6 +4,9 @@ The condition `Configured` keeps the last answer. Its message ends with a digest
 so that also an operator that was away in the meantime sees that they are others now. Keys and passwords are
 not part of that digest: whoever may read a status must not be able to test guesses against it. They are
 covered by the hashes in the pod template, which change with them and so always mean a restart.
+
+A restart is told before the template that causes it is written: an operator that dies in between would leave
+a status that knows nothing of it, and the next one could not tell it from a workload that was always so.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ _HASHES: Final = {
     wellknown.ANNOTATION_SLURM_KEY_HASH: wellknown.FILE_SLURM_KEY,
     wellknown.ANNOTATION_JWT_KEY_HASH: wellknown.FILE_JWT_KEY,
     wellknown.ANNOTATION_SLURM_CONFIG_HASH: "the configuration",
+    wellknown.ANNOTATION_REFERENCED_FILES_HASH: "the files that it refers to",
     wellknown.ANNOTATION_SLURMDBD_CONF_HASH: wellknown.FILE_SLURMDBD_CONF,
     wellknown.ANNOTATION_SSHD_CONF_HASH: wellknown.FILE_SSHD_CONFIG,
     wellknown.ANNOTATION_SSSD_CONF_HASH: wellknown.FILE_SSSD_CONF,
@@ -67,11 +71,11 @@ class Inputs:
         return _digest(whole)[:_DIGEST_LENGTH]
 
     def changed(self, before: Inputs | None) -> list[str]:
-        """Return what has other content than before, or is new; nothing if there is nothing to compare."""
+        """Return what has other content than before, is new or is gone; nothing if that cannot be told."""
         if before is None:
             return []
-        old = before.files | before.secrets
-        return [name for name, digest in (self.files | self.secrets).items() if old.get(name) != digest]
+        old, new = before.files | before.secrets, self.files | self.secrets
+        return [name for name in new | old if old.get(name) != new.get(name)]
 
 
 def hashes(annotations: Mapping[str, str]) -> dict[str, str]:
@@ -83,7 +87,7 @@ def effect(
     daemon: str,
     inputs: Inputs,
     *,
-    wanted: Manifest,
+    sent: Manifest,
     live: Workload | None,
     applied: bool,
     reconfigures: bool,
@@ -92,16 +96,14 @@ def effect(
 ) -> tuple[str, str]:
     """Return reason and message of the condition.
 
-    `wanted` and `live` are the workload as it should be and as it was; `applied` tells whether it was written
-    just now. `changed` is what is known to have other content, if that is known at all.
+    `sent` and `live` are the workload as it was to be applied and as it was before; `applied` tells whether
+    it is written just now. `changed` is what is known to have other content, if that is known at all.
     """
     # A daemon that reads nothing but secrets has no digest, and then only its template can tell of a change.
     ending = f"; configuration {inputs.digest}" if inputs.files else ""
     if live is None:
         return Effect.STARTED, f"{daemon} starts with all that is known now{ending}"
-    template: dict[str, Any] = wanted["spec"]["template"]["metadata"]
-    ours, theirs = hashes(template["annotations"]), hashes(live.spec.template.metadata.annotations)
-    differing = [name for name, value in ours.items() if theirs.get(name) != value]
+    differing = differing_hashes(sent, live)
     if applied and differing:
         what = _join(changed) or _join(_HASHES[name] for name in differing)
         return Effect.RESTART, f"pods of {daemon} are replaced because of changes in {what}{ending}"
@@ -113,6 +115,13 @@ def effect(
     if reconfigures:
         return Effect.RECONFIGURE, f"{daemon} is told to read its files again: changes in {what}{ending}"
     return Effect.NOTHING, f"changes in {what} concern no running pod of {daemon}{ending}"
+
+
+def differing_hashes(sent: Manifest, live: Workload) -> list[str]:
+    """Return the hashes in a template that are others than those of the running one, or are gone from it."""
+    template: dict[str, Any] = sent["spec"]["template"]["metadata"]
+    ours, theirs = hashes(template["annotations"]), hashes(live.spec.template_annotations)
+    return [name for name in ours | theirs if ours.get(name) != theirs.get(name)]
 
 
 def _join(words: Iterable[str]) -> str:

@@ -13,6 +13,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 from slurm_operator.api import wellknown
@@ -23,6 +24,7 @@ from slurm_operator.controllers.conditions import (
     condition,
     condition_changed,
     conditions_of,
+    observed_generation,
 )
 from slurm_operator.controllers.workload import effects, pods, rollout, verdict
 from slurm_operator.controllers.workload.children import SELECTOR
@@ -41,13 +43,15 @@ from slurm_operator.kube.sources import any_of, ignore_status
 from slurm_operator.objects.references import Found
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from slurm_operator.api.shared import Condition
     from slurm_operator.controllers.wiring import Wiring
     from slurm_operator.controllers.workload.children import Children, Done, Slot
     from slurm_operator.controllers.workload.rollout import Rollout
     from slurm_operator.kube.informer import Informer
     from slurm_operator.kube.meta import Key, Object, T
-    from slurm_operator.objects.desired import Desired
+    from slurm_operator.objects.desired import Desired, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +138,7 @@ class WorkloadController(ABC, Generic[K]):
             with contextlib.suppress(KubeError):
                 await self._hold(live, error)
             raise
-        done = await self._children.bring_about(live, plan.desired)
+        done = await self._children.bring_about(live, plan.desired, partial(self._announce, live, plan))
         more = await self.act(live, plan, done)
         found = [*plan.troubles, *verdict.troubles(plan.desired.problems), *done.troubles, *more]
         if not any(isinstance(error, Conflict) for error in done.errors):
@@ -180,8 +184,12 @@ class WorkloadController(ABC, Generic[K]):
         said = [*verdict.conditions(live, seen, found, self.DAEMON)]
         if configured is not None:
             said.append(configured)
+        await self._publish(live, said, self.fields(live, workload))
+
+    async def _publish(self, live: K, said: Sequence[Condition], fields: Mapping[str, Any]) -> None:
+        """Write conditions, and then tell people of those that moved."""
         old = {one.type: one for one in conditions_of(self._status.newest(live))}
-        if not await self._status.write(live, *said, **self.fields(live, workload)):
+        if not await self._status.write(live, *said, **fields):
             return
         for new in said:
             if _same(old.get(new.type), new):
@@ -199,26 +207,47 @@ class WorkloadController(ABC, Generic[K]):
         del degraded
         return "SyncFailed"
 
+    async def _announce(self, live: K, plan: Plan, slot: Slot, sent: Manifest, running: Workload) -> None:
+        """Say that pods will be replaced for what they read, and leave alone all else that was said."""
+        if slot != self.workload(live):
+            return
+        inputs = Inputs(plan.found, plan.desired.objects)
+        configured = self._effect(live, plan, inputs, sent, running, applied=True)
+        known = self._status.newest(live)
+        kept = [one for one in conditions_of(known) if one.type in verdict.TYPES]
+        # These are not of the new version of the spec, and must not seem to be.
+        fields = {**self.fields(live, running), "observedGeneration": observed_generation(known)}
+        # Who may not write a status may still restart pods.
+        with contextlib.suppress(KubeError):
+            await self._publish(live, [*kept, configured], fields)
+
     def _configured(self, live: K, plan: Plan, done: Done) -> Condition | None:
         """Say what became of the configuration; what was said before if nothing can be said now."""
         slot = self.workload(live)
         if slot is None:
             return None
-        wanted, previous = plan.desired.find(*slot), self._previous(live)
-        if wanted is None or slot in done.failed:
+        sent, previous = done.sent.get(slot), self._previous(live)
+        if sent is None or slot in done.failed:
             return previous
         inputs = Inputs(plan.found, plan.desired.objects)
+        running = _workload(done.before.get(slot))
+        said = self._effect(live, plan, inputs, sent, running, applied=slot in done.changed)
+        self._inputs[live.key] = inputs
+        return said
+
+    def _effect(
+        self, live: K, plan: Plan, inputs: Inputs, sent: Manifest, running: Workload | None, *, applied: bool
+    ) -> Condition:
         reason, message = effects.effect(
             self.DAEMON,
             inputs,
-            wanted=wanted,
-            live=_workload(done.before.get(slot)),
-            applied=slot in done.changed,
+            sent=sent,
+            live=running,
+            applied=applied,
             reconfigures=plan.reconfigures,
             changed=inputs.changed(self._inputs.get(live.key)),
-            previous=previous,
+            previous=self._previous(live),
         )
-        self._inputs[live.key] = inputs
         return condition(
             wellknown.CONDITION_CONFIGURED, status=True, reason=reason, message=message, live=live
         )

@@ -11,23 +11,18 @@ from slurm_operator.kube.meta import Condition, Object, Part, Resource
 from slurm_operator.kube.workloads import WorkloadSpec
 
 
-class TemplateMetadata(Part, frozen=True):
-    """The metadata of a pod template: where the hashes are."""
-
-    annotations: dict[str, str] = msgspec.field(default_factory=dict)
-
-
-class Template(Part, frozen=True):
-    """A pod template."""
-
-    metadata: TemplateMetadata = TemplateMetadata()
-
-
 class DaemonSpec(WorkloadSpec, frozen=True):
     """What a workload should be, with what decides about a restart or a new volume."""
 
-    template: Template = Template()
+    template: dict[str, Any] = msgspec.field(default_factory=dict)
+    """As it runs: there are only a few workloads, and all of it decides about a restart."""
     volume_claim_templates: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def template_annotations(self) -> dict[str, str]:
+        """Return the annotations of the pods: where the hashes are."""
+        found: dict[str, str] = self.template.get("metadata", {}).get("annotations") or {}
+        return found
 
 
 class StatefulSet(models.StatefulSet, frozen=True):

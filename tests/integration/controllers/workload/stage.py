@@ -86,7 +86,7 @@ class Operator:
             "controller-controller": Controller,
         }
         for _ in range(times):
-            for one in self._controllers:
+            for one in (one for one in self._controllers if one.name in kinds):
                 for live in self.wiring.manager.informer(kinds[one.name]).store.list():
                     await one._reconcile(live.key)
 

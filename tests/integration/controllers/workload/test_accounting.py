@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tests.integration.controllers.workload.stage import Stage
 
 
-async def test_password_is_missing_and_then_rotated(stage: Stage) -> None:
+async def test_difference_1_password_is_missing_and_then_rotated(stage: Stage) -> None:
     """A missing password is named; a new one reaches slurmdbd.conf and restarts slurmdbd once."""
     await stage.operator()
     await stage.keys()

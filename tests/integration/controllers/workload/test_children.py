@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from slurm_operator.api import Accounting, Controller, Kind, LoginSet, RestApi
 from slurm_operator.controllers.workload.models import Deployment, StatefulSet
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
 from slurm_operator.kube.models import ConfigMap, Secret, Service
 from tests.integration.controllers.workload.claims import shared_claim
-from tests.integration.controllers.workload.stage import Stage
-from tests.integration.programs.running import eventually, install_crds
+from tests.integration.controllers.workload.stage import JWT, KEY
+from tests.integration.controllers.workload.whole import KINDS, all_ready, whole_cluster
+from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
-    from kubebox import Box
-    from kubebox.pytest_plugin import BoxFactory
     from slurm_operator.kube.meta import Object
-    from tests.integration.controllers.workload.stage import Operator
+    from tests.integration.controllers.workload.stage import Stage
 
-KINDS: tuple[type[Kind], ...] = (Controller, Accounting, RestApi, LoginSet)
 # Every child of a whole cluster, and an edit of it that a person might make.
 CHILDREN: list[tuple[type[Object], str, dict[str, Any]]] = [
     (Service, "slurm-controller", {"spec": {"selector": {"controller.slinky.slurm.net/active": None}}}),
@@ -41,28 +36,6 @@ CHILDREN: list[tuple[type[Object], str, dict[str, Any]]] = [
     (Secret, "login-ssh-host-keys", {"metadata": {"labels": {"app.kubernetes.io/component": None}}}),
 ]
 _DELETABLE = [(kind, name) for kind, name, _ in CHILDREN]
-
-
-async def whole_cluster(stage: Stage) -> Operator:
-    """Run one object of each kind, all ready."""
-    operator = await stage.operator()
-    await stage.keys()
-    await stage.password("p")
-    await stage.secret("sssd", sssd__conf="[sssd]")
-    await stage.config_map("gres", gres__conf="Name=gpu")
-    await stage.controller(accountingRef={"name": "slurm"}, configFileRefs=[{"name": "gres"}])
-    await stage.accounting()
-    await stage.restapi()
-    await stage.loginset()
-    await all_ready(stage)
-    return operator
-
-
-async def all_ready(stage: Stage) -> None:
-    for kind in KINDS:
-        name = "login" if kind is LoginSet else "slurm"
-        await stage.says(kind, name, "Available")
-        await stage.says(kind, name, "Complete", "Progressing")
 
 
 async def test_edited_children_come_back(stage: Stage) -> None:
@@ -96,10 +69,32 @@ async def test_deleted_children_come_back(stage: Stage) -> None:
     await all_ready(stage)
 
 
+ENV = [{"name": "A", "value": "b"}]
+OTHER_KEYS = {
+    "slurmKeyRef": {"name": "others", "key": "slurm.key"},
+    "jwtKeyRef": None,
+    "jwtHs256KeyRef": {"name": "others", "key": "jwt.key"},
+}
+SAME_KEYS = {"slurmKeyRef": KEY, "jwtKeyRef": JWT, "jwtHs256KeyRef": None}
+# Their objects are removed and made anew, which other tests are about.
+ELSEWHERE = {"external", "externalConfig"}
 CHANGES: list[tuple[type[Kind], str, dict[str, Any], dict[str, Any]]] = [
     (Controller, "slurm", {"extraConf": "SchedulerType=sched/backfill"}, {"extraConf": None}),
     (Controller, "slurm", {"service": {"port": 7017, "spec": {"type": "NodePort"}}}, {"service": None}),
-    (Controller, "slurm", {"inplaceReconfigure": True}, {"inplaceReconfigure": None}),
+    (Controller, "slurm", {"inplaceReconfigure": True, "reconfigure": {"env": ENV}},
+     {"inplaceReconfigure": None, "reconfigure": {"env": None}}),
+    (Controller, "slurm", {"clusterName": "other", "configFileRefs": [{"name": "gres"}, {"name": "more"}],
+        "jwksKeyRef": {"name": "more", "key": "more.conf"}, "logfile": {"env": ENV},
+        "metrics": {"enabled": True}, "prologScriptRefs": [{"name": "script"}]},
+     {"clusterName": None, "configFileRefs": [{"name": "gres"}], "jwksKeyRef": None,
+        "logfile": {"env": None}, "metrics": None, "prologScriptRefs": None}),
+    (Controller, "slurm", {"epilogScriptRefs": [{"name": "script"}],
+        "epilogSlurmctldScriptRefs": [{"name": "script"}], "prologSlurmctldScriptRefs": [{"name": "script"}]},
+     {"epilogScriptRefs": None, "epilogSlurmctldScriptRefs": None, "prologSlurmctldScriptRefs": None}),
+    (Controller, "slurm", OTHER_KEYS, SAME_KEYS),
+    (Controller, "slurm", {"ha": {"enabled": True, "backups": 1},
+        "persistence": {"enabled": True, "existingClaim": "shared"}},
+     {"ha": None, "persistence": {"enabled": False, "existingClaim": None}}),
     (Controller, "slurm", {"slurmctld": {"args": ["-vv"], "env": [{"name": "A", "value": "b"}]}},
      {"slurmctld": {"args": None, "env": None}}),
     (Controller, "slurm", {"template": {"metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}}}},
@@ -114,20 +109,50 @@ CHANGES: list[tuple[type[Kind], str, dict[str, Any], dict[str, Any]]] = [
      {"slurmrestd": {"readinessProbe": None}}),
     (Controller, "slurm", {"accountingRef": None}, {"accountingRef": {"name": "slurm"}}),
     (Accounting, "slurm", {"extraConf": "PurgeJobAfter=24month"}, {"extraConf": None}),
+    (Accounting, "slurm", OTHER_KEYS, SAME_KEYS),
+    (Accounting, "slurm", {"jwksKeyRef": {"name": "more", "key": "more.conf"}, "service": {"port": 7019},
+        "slurmdbd": {"env": ENV}, "template": {"metadata": {"labels": {"a": "b"}}}},
+     {"jwksKeyRef": None, "service": None, "slurmdbd": {"env": None}, "template": None}),
     (Accounting, "slurm", {"storageConfig": {"port": 3307}}, {"storageConfig": {"port": 3306}}),
     (RestApi, "slurm", {"replicas": 2, "service": {"nodePort": 30123, "spec": {"type": "NodePort"}}},
      {"replicas": None, "service": None}),
     (LoginSet, "login", {"strategy": {"type": "Recreate"}, "rootSshAuthorizedKeys": "ssh-rsa A"},
      {"strategy": None, "rootSshAuthorizedKeys": None}),
+    (RestApi, "slurm", {"controllerRef": {"name": "second"}, "template": {"spec": {"hostNetwork": True}}},
+     {"controllerRef": {"name": "slurm"}, "template": None}),
+    (LoginSet, "login", {"controllerRef": {"name": "second"}, "extraSshdConfig": "X11Forwarding yes",
+        "initconf": {"env": ENV}, "replicas": 2, "service": {"port": 2222},
+        "sssdConfRef": {"name": "sssd", "key": "other.conf"},
+        "template": {"metadata": {"labels": {"a": "b"}}}},
+     {"controllerRef": {"name": "slurm"}, "extraSshdConfig": None, "initconf": {"env": None},
+        "replicas": None, "service": None, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"},
+        "template": None}),
     (LoginSet, "login", {"login": {"ports": [{"name": "login", "containerPort": 2222}]}},
      {"login": {"ports": None}}),
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_among_the_changes(kind: type[Kind]) -> None:
+    """A field that is added to a kind must be changed and changed back below."""
+    (spec,) = (field.type for field in msgspec.structs.fields(kind) if field.name == "spec")
+    fields = {field.encode_name for field in msgspec.structs.fields(spec)}
+    changed = {field for one, _, change, _ in CHANGES if one is kind for field in change}
+    assert changed == fields - ELSEWHERE
+
+
+@pytest.mark.timeout(600)  # more than twenty changes, each rolled out twice
 async def test_changed_and_changed_back(stage: Stage) -> None:
     """Each field changed and changed back leads to the same objects: nothing of the change is left over."""
     operator = await whole_cluster(stage)
     await shared_claim(stage, "state", "ReadWriteOnce")
+    await shared_claim(stage, "shared", "ReadWriteMany")
+    await stage.secret("others", slurm__key="other", jwt__key="other")
+    await stage.secret("sssd", sssd__conf="[sssd]", other__conf="[sssd]\n")
+    await stage.config_map("more", more__conf="{}")
+    await stage.config_map("script", script__sh="#!/bin/sh")
+    await stage.controller("second")
+    await stage.says(Controller, "second", "Available")
     before = await stage.children()
     for kind, name, change, back in CHANGES:
         await stage.patch(kind, name, {"spec": change})
@@ -143,7 +168,7 @@ async def test_changed_and_changed_back(stage: Stage) -> None:
         await eventually(same, f"all is as it was before {change}")
 
 
-async def test_annotations_of_the_custom_resource_restart_nothing(stage: Stage) -> None:
+async def test_difference_3_annotations_of_the_custom_resource_restart_nothing(stage: Stage) -> None:
     """`kubectl apply` of an unchanged spec, which rewrites an annotation, leaves every pod template alone."""
     operator = await whole_cluster(stage)
     before = {name: item["spec"] for name, item in (await stage.children()).items() if "spec" in item}
@@ -194,48 +219,3 @@ async def test_colliding_names_are_a_condition(stage: Stage) -> None:
     now = await stage.children()
     assert {name: now[name] for name in before} == before
     await stage.says(RestApi, "slurm", "Available")
-
-
-# ---------------------------------------------------------------------------------------------------- silence
-@pytest.fixture
-def audited_box(kube_box_factory: BoxFactory) -> Box:
-    """Hand out a whole control plane that writes down every request."""
-    box = kube_box_factory(controller_manager=True, scheduler=True, fake_nodes=2, audit=True)
-    install_crds(box)
-    box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-    return box
-
-
-def operator_writes(box: Box, namespace: str) -> list[tuple[str, str]]:
-    """Return verb and path of every write of the operator, Events aside, from the audit log."""
-    found = []
-    for line in box.audit_log.read_text(encoding="utf-8").splitlines():
-        entry = json.loads(line)
-        path = entry["requestURI"]
-        ours = entry.get("userAgent", "").startswith("slurm-operator/") and namespace in path
-        user = "fieldManager=user" in path or "/events" in path
-        if ours and not user and entry["verb"] not in ("get", "list", "watch"):
-            found.append((entry["verb"], path))
-    return found
-
-
-async def test_silence_at_rest(audited_box: Box) -> None:
-    """A cluster at rest, looked at a hundred times, costs not one write, by the API server's own record."""
-    config = load_config(str(audited_box.kubeconfig))
-    with audited_box.namespace() as namespace:
-        async with AsyncExitStack() as stack, Client(config) as client:
-            stage = Stage(client, config, namespace, stack)
-            operator = await whole_cluster(stage)
-            await eventually(lambda: _settled(operator), "nothing is left to write")
-            before = operator_writes(audited_box, namespace)
-            assert len(before) > len(CHILDREN)
-            await operator.look_again(100)
-            # A request that follows is in the log, so all before it are.
-            await stage.config_map("mark")
-            assert operator_writes(audited_box, namespace) == before
-
-
-async def _settled(operator: Operator) -> bool:
-    before = len(operator.writes)
-    await operator.look_again(2)
-    return len(operator.writes) == before

@@ -29,7 +29,7 @@ async def generation(stage: Stage) -> int:
     return (await stage.there(StatefulSet, "slurm-controller")).metadata.generation
 
 
-async def test_installed_without_a_second_rollout(stage: Stage) -> None:
+async def test_difference_2_installed_without_a_second_rollout(stage: Stage) -> None:
     """From nothing to Ready the StatefulSet is written once, and its pod is the active one."""
     operator = await stage.operator()
     await stage.keys()
@@ -45,7 +45,7 @@ async def test_installed_without_a_second_rollout(stage: Stage) -> None:
     assert "controller.slinky.slurm.net/active" in selector
 
 
-async def test_missing_references_are_named_and_heal(stage: Stage) -> None:
+async def test_difference_10_missing_references_are_named_and_heal(stage: Stage) -> None:
     """Every missing object is named, Services are made, and the last that appears starts slurmctld."""
     await stage.operator()
     jwks = {"name": "jwks", "key": "jwks.json"}
@@ -106,7 +106,7 @@ async def _degraded_names(stage: Stage, word: str) -> bool:
     return found is not None and word in found.message
 
 
-async def test_changed_content_restarts_once(stage: Stage) -> None:
+async def test_difference_1_changed_content_restarts_once(stage: Stage) -> None:
     """Other content of a file, a script, a key set or a key restarts slurmctld exactly once, and is named."""
     await stage.operator()
     await stage.keys()
@@ -177,9 +177,9 @@ async def test_change_while_the_operator_was_away(stage: Stage) -> None:
         assert operator.writes.count("apply controllers/status") == 1
 
 
-async def test_node_sets_and_accounting_are_told_about(stage: Stage) -> None:
+async def test_difference_8_node_sets_and_accounting_are_told_about(stage: Stage) -> None:
     """NodeSets that come and go and an external Accounting are in slurm.conf at once."""
-    await stage.operator()
+    operator = await stage.operator()
     await stage.keys()
     await stage.controller(accountingRef={"name": "slurm"})
     await stage.accounting(external=True, externalConfig={"host": "dbd.example.com", "port": 7031})
@@ -188,9 +188,17 @@ async def test_node_sets_and_accounting_are_told_about(stage: Stage) -> None:
     await stage.nodeset("gpu", replicas=2000)
     await conf_has(stage, "NodeSet=gpu Feature=gpu")
     await conf_has(stage, "MaxNodeCount=2048")
+    await stage.says(Controller, "slurm", "Available")
+    generation = (await stage.there(StatefulSet, "slurm-controller")).metadata.generation
+    await stage.nodeset("gpu", replicas=10)
+    node_sets = operator.wiring.manager.informer(NodeSet).store
+    await eventually(lambda: [one.spec.replicas for one in node_sets.list()] == [10], "the operator knows")
+    await operator.look_again(2)
+    await conf_has(stage, "MaxNodeCount=2048")
+    assert (await stage.there(StatefulSet, "slurm-controller")).metadata.generation == generation
     await stage.delete(NodeSet, "gpu")
     await conf_has(stage, "NodeSet=gpu Feature=gpu", there=False)
-    await conf_has(stage, "MaxNodeCount=1024")
+    await conf_has(stage, "MaxNodeCount=2048")
 
 
 async def test_external_controller(stage: Stage) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurm_operator.api import Controller
 from slurm_operator.controllers.workload.models import StatefulSet
+from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.models import Pod
 from slurm_operator.slurm.clients import ConnectionKey, Target
 from slurm_operator.slurm.token import FixedToken
@@ -17,6 +19,7 @@ from tests.integration.programs.running import eventually
 from tests.integration.slurm.hostile import HostileSlurmrestd, ping
 
 if TYPE_CHECKING:
+    from kubebox.pytest_plugin import SlurmBoxFactory
     from tests.integration.controllers.workload.stage import Operator, Stage
 
 ACTIVE = "controller.slinky.slurm.net/active"
@@ -30,11 +33,11 @@ async def active(stage: Stage) -> list[str]:
     return sorted(pod.metadata.name for pod in pods.items)
 
 
-async def leads_to(stage: Stage, *names: str) -> None:
+async def leads_to(stage: Stage, *names: str, deadline: float = 60.0) -> None:
     async def reached() -> bool:
         return await active(stage) == [*names]
 
-    await eventually(reached, f"the Service leads to {names}")
+    await eventually(reached, f"the Service leads to {names}", deadline)
 
 
 async def high_availability(stage: Stage) -> Operator:
@@ -71,7 +74,7 @@ def connect(operator: Operator, stage: Stage, server: HostileSlurmrestd) -> Conn
     return key
 
 
-async def test_label_follows_the_ping(stage: Stage, hostile: HostileSlurmrestd) -> None:
+async def test_difference_6_label_follows_the_ping(stage: Stage, hostile: HostileSlurmrestd) -> None:
     """The Service leads to the slurmctld that responds, by its host name and not by its place in the list."""
     operator = await high_availability(stage)
     await leads_to(stage, "slurm-controller-0")
@@ -88,7 +91,7 @@ async def test_label_follows_the_ping(stage: Stage, hostile: HostileSlurmrestd) 
     await leads_to(stage, "slurm-controller-0")
 
 
-async def test_service_is_never_emptied(stage: Stage, hostile: HostileSlurmrestd) -> None:
+async def test_difference_6_service_is_never_emptied(stage: Stage, hostile: HostileSlurmrestd) -> None:
     """When nobody responds, or the connection goes, the label stays where it is."""
     operator = await high_availability(stage)
     hostile.pings = [ping("slurm-controller-0", responding=False), ping("slurm-controller-1", primary=False)]
@@ -110,7 +113,7 @@ async def test_service_is_never_emptied(stage: Stage, hostile: HostileSlurmrestd
     assert await active(stage) == ["slurm-controller-1"]
 
 
-async def test_no_operator_empties_no_service(stage: Stage) -> None:
+async def test_difference_6_no_operator_empties_no_service(stage: Stage) -> None:
     """The active pod that is made anew while no operator runs is found; a standby loses the label later."""
     async with stage.for_a_while():
         await two_slurmctlds(stage)
@@ -121,6 +124,44 @@ async def test_no_operator_empties_no_service(stage: Stage) -> None:
     await leads_to(stage, "slurm-controller-0", "slurm-controller-1")
     await stage.operator()
     await leads_to(stage, "slurm-controller-0")
+
+
+async def unready(stage: Stage, name: str) -> None:
+    """Say of a pod what Kubernetes says when its node is gone."""
+    status = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+    await stage.client.patch(
+        Pod, name, stage.namespace, status, type=PatchType.STRATEGIC, subresource="status"
+    )
+
+
+async def test_difference_6_a_dead_node_empties_no_service(stage: Stage) -> None:
+    """With nobody to ask, a ready standby is found while the pod with the label is not ready."""
+    await high_availability(stage)
+    await leads_to(stage, "slurm-controller-0")
+    await unready(stage, "slurm-controller-0")
+    await leads_to(stage, "slurm-controller-0", "slurm-controller-1")
+    await replace_pod(stage, "slurm-controller-0")
+    await leads_to(stage, "slurm-controller-0")
+
+
+async def test_difference_6_label_follows_a_real_failover(
+    stage: Stage, slurm_box_factory: SlurmBoxFactory
+) -> None:
+    """With a real pair of slurmctlds and the usual pace, the label moves when one dies, and back."""
+    hosts = ("slurm-controller-0", "slurm-controller-1")
+    box = slurm_box_factory(nodes=1, controllers=hosts, extra_conf="SlurmctldTimeout=10")
+    operator = await high_availability(stage)
+    await leads_to(stage, hosts[0])
+    key = ConnectionKey("Controller", stage.namespace, "slurm")
+    operator.wiring.connections.set(key, Target(box.url, "x", FixedToken(box.token())))
+    connection = operator.wiring.connections.get(key)
+    assert connection is not None
+    await eventually(lambda: len(connection.view.controllers) == 2, "both slurmctlds are known")
+    assert await active(stage) == [hosts[0]]
+    await asyncio.to_thread(box.stop, "slurmctld", kill=True)
+    await leads_to(stage, hosts[1])
+    await asyncio.to_thread(box.start, "slurmctld")
+    await leads_to(stage, hosts[0])
 
 
 @pytest.mark.parametrize("pods", [1, 2])

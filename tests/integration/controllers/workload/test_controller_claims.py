@@ -35,7 +35,7 @@ async def ask_for(stage: Stage, storage: str) -> None:
     await stage.patch(Controller, "slurm", {"spec": {"persistence": {"resources": resources}}})
 
 
-async def test_default_claim(stage: Stage) -> None:
+async def test_difference_7_default_claim(stage: Stage) -> None:
     """`persistence.enabled` without claim fields gets a claim of 4Gi that one node can mount."""
     await stage.operator()
     await stage.keys()
@@ -46,7 +46,7 @@ async def test_default_claim(stage: Stage) -> None:
     assert (claim.requested, claim.spec.access_modes) == ("4Gi", ("ReadWriteOnce",))
 
 
-async def test_claim_grows(stage: Stage) -> None:
+async def test_difference_7_claim_grows(stage: Stage) -> None:
     """More space is asked for in the claim itself, and nothing restarts for it."""
     operator = await with_volume(stage, grows=True)
     await ask_for(stage, "20Gi")
@@ -64,7 +64,7 @@ async def _is(stage: Stage, storage: str) -> bool:
     return await requested(stage) == storage
 
 
-async def test_claim_that_cannot_grow(stage: Stage) -> None:
+async def test_difference_7_claim_that_cannot_grow(stage: Stage) -> None:
     """Where the storage class forbids it, a condition says so, and nothing is sent in vain."""
     operator = await with_volume(stage, grows=False)
     await ask_for(stage, "20Gi")
@@ -82,7 +82,7 @@ async def test_claim_that_cannot_grow(stage: Stage) -> None:
     await stage.says(Controller, "slurm", "AsExpected", "Degraded")
 
 
-async def test_claim_that_cannot_be_changed(stage: Stage) -> None:
+async def test_difference_7_claim_that_cannot_be_changed(stage: Stage) -> None:
     """Wishes that no claim can fulfil are a condition, and everything else is still applied."""
     await with_volume(stage, grows=True)
     await ask_for(stage, "1Gi")

@@ -46,10 +46,10 @@ async def _defined(client: Client, *, there: bool) -> bool:
 
 
 @pytest.fixture
-async def no_definition(config: ClientConfig) -> AsyncIterator[None]:
+async def no_definition(admin_config: ClientConfig) -> AsyncIterator[None]:
     """Leave the cluster as it was: without the kind."""
     yield
-    async with Client(config) as client:
+    async with Client(admin_config) as client:
         if await _defined(client, there=True):
             await client.delete(CustomResourceDefinition, NAME)
             await eventually(lambda: _defined(client, there=False), "the kind is gone")

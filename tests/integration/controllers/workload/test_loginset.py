@@ -42,7 +42,7 @@ async def test_host_keys_are_made_once(stage: Stage) -> None:
     assert (second.metadata.uid, second.data) == (first.metadata.uid, first.data)
 
 
-async def test_missing_controller_and_sssd(stage: Stage) -> None:
+async def test_difference_10_missing_controller_and_sssd(stage: Stage) -> None:
     """What is missing is named, everything that does not depend on it is there, and an Event tells."""
     await stage.operator()
     await stage.keys()

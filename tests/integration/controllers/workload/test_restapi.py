@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from slurm_operator.api import RestApi
+from slurm_operator.api import Accounting, Controller, LoginSet, RestApi
 from slurm_operator.controllers.workload.models import Deployment
 from slurm_operator.kube.models import Secret, Service
+from tests.integration.controllers.workload.whole import make_whole_cluster
 from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
@@ -66,21 +67,36 @@ async def test_pods_that_cannot_run(stage: Stage) -> None:
     await stage.says(RestApi, "slurm", "AsExpected", "Degraded")
 
 
-async def test_kubectl_wait(stage: Stage, slinky_box: Box) -> None:
-    """`kubectl wait` returns when the edit is rolled out, and `kubectl get` shows it in a column."""
+EVERYTHING: list[tuple[type[Any], str]] = [
+    (Controller, "slurm"),
+    (Accounting, "slurm"),
+    (RestApi, "slurm"),
+    (LoginSet, "login"),
+]
+
+
+async def test_difference_9_kubectl_wait(stage: Stage, slinky_box: Box) -> None:
+    """`kubectl wait` returns when an edit is rolled out, for all four kinds, and columns show it."""
     await stage.operator()
-    await stage.keys()
-    await stage.controller()
-    await stage.restapi()
+    await make_whole_cluster(stage)
     kubectl = partial(slinky_box.kubectl, "--namespace", stage.namespace)
-    wait = ("wait", "--for=condition=Ready", "--timeout=60s", "restapi/slurm")
-    await asyncio.to_thread(kubectl, *wait)
+    wait = ("wait", "--for=condition=Ready", "--timeout=60s")
+    everything = [f"{kind.RESOURCE.plural}.{kind.RESOURCE.group}/{name}" for kind, name in EVERYTHING]
+    await asyncio.to_thread(kubectl, *wait, *everything)
+    for kind, name in EVERYTHING:
+        live = await stage.there(kind, name)
+        assert live.status.observed_generation == live.metadata.generation
+        said = {one.type: (one.status, one.reason) for one in live.status.conditions}
+        assert said["Ready"] == ("True", "Available")
+        assert said["Progressing"] == ("False", "Complete")
+        assert said["Degraded"] == ("False", "AsExpected")
     await stage.patch(RestApi, "slurm", {"spec": {"replicas": 3}})
-    await asyncio.to_thread(kubectl, *wait)
+    await asyncio.to_thread(kubectl, *wait, "restapi/slurm")
     assert (await stage.there(Deployment, "slurm-restapi")).status.available_replicas == 3
-    get = ("get", "restapi", "slurm", "--no-headers", "-o", "wide")
-    shown = (await asyncio.to_thread(kubectl, *get)).split()
-    assert shown[:3] == ["slurm", "True", "Available"]
+    for one in everything:
+        shown = (await asyncio.to_thread(kubectl, "get", one, "--no-headers", "-o", "wide")).split()
+        assert "True" in shown
+        assert "Available" in shown
 
 
 async def test_key_that_goes_or_changes(stage: Stage) -> None:

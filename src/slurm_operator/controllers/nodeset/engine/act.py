@@ -1,0 +1,147 @@
+"""Carry out a plan: its actions in their order, equal ones together.
+
+An action that fails is noted and does not keep the others from their turn: what depended on it finds the
+world unchanged and is planned again. Only a lost lease ends everything at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import NodeSet, wellknown
+from slurm_operator.controllers.nodeset import actions as do
+from slurm_operator.controllers.nodeset import departure
+from slurm_operator.controllers.nodeset.engine.work import each
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.models import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurm_operator.controllers.nodeset.engine.claims import Claims
+    from slurm_operator.controllers.nodeset.engine.outcome import Trouble
+    from slurm_operator.controllers.nodeset.engine.pods import Pods
+    from slurm_operator.controllers.nodeset.engine.slurm import Slurm
+    from slurm_operator.controllers.nodeset.engine.work import Work
+    from slurm_operator.kube.client import Client
+
+# About half a second of an API server that has nothing else to do.
+_CONDITIONS = 200
+# The end of a pod that is in no cache is no event.
+_LOOK_AGAIN: Final = 10.0
+_TOGETHER = {
+    do.UndrainNodes: do.DrainNodes,
+    do.ResumeNodes: do.DrainNodes,
+    do.RemoveFinalizer: do.AddFinalizer,
+}
+
+
+class Actor:
+    """Carries out plans."""
+
+    def __init__(self, client: Client, pods: Pods, claims: Claims, slurm: Slurm) -> None:
+        self._client = client
+        self._pods = pods
+        self._claims = claims
+        self._slurm = slurm
+
+    async def act(self, work: Work) -> None:
+        """Do what a plan says, all but the conditions of pods."""
+        done = (action for action in work.plan.actions if not isinstance(action, do.PatchPodStatus))
+        for kind, group in itertools.groupby(done, _kind):
+            await self._do(work, kind, [*group])
+
+    async def tell_pods(self, work: Work) -> dict[Trouble, None]:
+        """Write the conditions of pods, some hundred at most, and return what went wrong.
+
+        This comes last, after the status of the NodeSet, and the rest waits for the next pass: nobody who
+        looks at a NodeSet should wait until each of a thousand pods has its conditions.
+        """
+        waiting = [action for action in work.plan.actions if isinstance(action, do.PatchPodStatus)]
+        before = set(work.outcome.troubles)
+        await self._pods.patch_status(work, waiting[:_CONDITIONS])
+        if len(waiting) > _CONDITIONS:
+            work.outcome.look(0.05)
+        return {trouble: None for trouble in work.outcome.troubles if trouble not in before}
+
+    async def _do(self, work: Work, kind: type[Any], group: Sequence[Any]) -> None:
+        match kind:
+            case do.AddFinalizer:
+                await self._finalizers(work, group)
+            case do.CreatePod:
+                await self._pods.create(work, group)
+            case do.PatchPod:
+                await self._pods.patch(work, group)
+            case do.DeletePod:
+                await self._pods.delete(work, group)
+            case do.OwnClaim:
+                await each(group, lambda action: self._claims.own(work, action))
+            case do.DrainNodes:
+                await self._slurm.change_states(work, group)
+            case do.WriteNodes:
+                self._slurm.tell(work, group)
+            case do.DeleteRecord:
+                await self._slurm.delete_records(work, group)
+            case do.WriteReservation:
+                await self._slurm.write_reservation(work, group[0])
+            case do.DeleteReservation:
+                await self._slurm.delete_reservation(work, group[0])
+            case _:
+                raise TypeError(f"nobody knows how to do {kind.__name__}")
+
+    async def _finalizers(self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer]) -> None:
+        meta = work.nodeset.metadata
+        if do.RemoveFinalizer(wellknown.FINALIZER_DRAIN) in group and not await self._lets_go(work):
+            return
+        wanted = dict.fromkeys(meta.finalizers)
+        for action in group:
+            if isinstance(action, do.AddFinalizer):
+                wanted[action.name] = None
+            else:
+                wanted.pop(action.name, None)
+        body = {
+            "metadata": {
+                "uid": meta.uid,
+                "resourceVersion": meta.resource_version,
+                "finalizers": [*wanted],
+            }
+        }
+        try:
+            await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
+        except KubeError as error:
+            work.outcome.failed(f"the finalizers of NodeSet {meta.name!r} could not be changed", error)
+
+    async def _lets_go(self, work: Work) -> bool:
+        """Tell whether no pod goes with a NodeSet of which all workers are gone.
+
+        Kubernetes deletes whatever it owns, also a pod whose labels somebody has changed, and which is
+        therefore in no cache: so the API server is asked for all of them, once in the life of a NodeSet.
+        """
+        if not work.nodeset.deleting or departure.lets_go(work.seen):
+            return True
+        meta = work.nodeset.metadata
+        try:
+            page = await self._client.list_all(Pod, meta.namespace)
+        except KubeError as error:
+            work.outcome.failed(f"the pods of namespace {meta.namespace!r} could not be listed", error)
+            return False
+        left = [pod.metadata.name for pod in page.items if _owns(meta.uid, pod)]
+        if left:
+            work.outcome.trouble(
+                "PodsLeft",
+                f"{len(left)} pods without the labels of a worker, such as {min(left)}, would go with the "
+                "NodeSet, and nobody knows what runs in them: delete them, or their ownerReference",
+            )
+            work.outcome.look(_LOOK_AGAIN)
+        return not left
+
+
+def _owns(uid: str, pod: Pod) -> bool:
+    return any(owner.uid == uid for owner in pod.metadata.owner_references)
+
+
+def _kind(action: do.Action) -> type[Any]:
+    kind = type(action)
+    return _TOGETHER.get(kind, kind)

@@ -1,0 +1,127 @@
+"""Put together what a plan is made on: everything from caches, at one moment.
+
+The pods, the view and the question whether the cache shows what this process has written are taken first, in
+one go; reading pods comes after and gives others a turn of the event loop every few hundred pods. A pod that
+has not changed since it was last read is not read again.
+
+A pod whose Secret has another content than when it was made is as old as one of an older revision.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.controllers.nodeset.observation import Observation, read_worker
+from slurm_operator.objects import slurmd
+from slurm_operator.slurm.clients import ConnectionKey
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.engine.caches import Caches
+    from slurm_operator.controllers.nodeset.engine.memory import Memory
+    from slurm_operator.controllers.nodeset.engine.template import Master
+    from slurm_operator.controllers.nodeset.observation import Revision, Worker
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube.models import Pod
+    from slurm_operator.objects.nodefit import Fit
+    from slurm_operator.slurm.clients import Connection
+
+# About 5 ms of reading.
+_SLICE: Final = 250
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Ground:
+    """What does not change within a pass: it is read before the pods are."""
+
+    nodeset: NodeSet
+    master: Master
+    revision: Revision
+    fit: Fit
+    hashes: Mapping[str, str]
+    certain: bool
+
+
+class Observer:
+    """Looks at NodeSets; `since` is when this process began to lead."""
+
+    def __init__(self, wiring: Wiring, caches: Caches) -> None:
+        self.since = float("inf")
+        self._caches = caches
+        self._connections = wiring.connections
+        self._propagated = wiring.propagated_node_conditions
+
+    async def run(self) -> None:
+        """Note when this process begins to lead, and wait; what was seen before counts for nothing."""
+        loop = asyncio.get_running_loop()
+        self.since = loop.time()
+        await loop.create_future()
+
+    def connection(self, ground: Ground) -> Connection | None:
+        """Return the connection to the Slurm cluster of a NodeSet; none without its Controller."""
+        if ground.master.controller is None:
+            return None
+        return self._connections.get(ConnectionKey("Controller", *ground.master.controller.key))
+
+    async def look(self, ground: Ground, memory: Memory) -> Observation:
+        """Return what there is to see of a NodeSet now."""
+        nodeset, caches = ground.nodeset, self._caches
+        now = asyncio.get_running_loop().time()
+        pods = caches.owned_pods(nodeset)
+        connection = self.connection(ground)
+        settled = ground.certain and self._settled(nodeset, now)
+        nodes = {node.metadata.name: node for node in caches.nodes.store.list()}
+        claims = caches.claims_of(nodeset) if nodeset.spec.volume_claim_templates else {}
+        seen = Observation(
+            nodeset=nodeset,
+            workers=(),
+            revision=ground.revision,
+            wall=datetime.now(UTC),
+            now=now,
+            view=None if connection is None else connection.view,
+            nodes=nodes,
+            fit=ground.fit,
+            claims=claims,
+            controller=ground.master.fate,
+            settled=settled,
+            since=self.since,
+            written=dict(memory.written),
+            asked=dict(memory.asked),
+            propagated=self._propagated,
+            memo=memory.memo,
+        )
+        return dataclasses.replace(seen, workers=await _read(nodeset, pods, memory, ground.hashes))
+
+    def _settled(self, nodeset: NodeSet, now: float) -> bool:
+        if not self._caches.expectations.satisfied(nodeset.key, now):
+            return False
+        namespace, prefix = nodeset.metadata.namespace, nodeset.pod_generate_name
+        return not any(
+            key.namespace == namespace and key.name.startswith(prefix)
+            for key in self._caches.pods.store.unreadable
+        )
+
+
+async def _read(
+    nodeset: NodeSet, pods: list[Pod], memory: Memory, hashes: Mapping[str, str]
+) -> tuple[Worker, ...]:
+    known, found = memory.workers, {}
+    fresh = 0
+    for pod in pods:
+        entry = known.get(pod.metadata.uid)
+        if entry is None or entry[0] is not pod or (entry[1] is not hashes and entry[1] != hashes):
+            worker = read_worker(nodeset, pod)
+            if slurmd.content_changed(pod.metadata.annotations, hashes):
+                worker = dataclasses.replace(worker, revision="")
+            entry = (pod, hashes, worker)
+            fresh += 1
+            if fresh % _SLICE == 0:
+                await asyncio.sleep(0)
+        found[pod.metadata.uid] = entry
+    memory.workers = found
+    return tuple(entry[2] for entry in found.values())

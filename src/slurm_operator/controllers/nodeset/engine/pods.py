@@ -1,0 +1,311 @@
+"""Write pods: make them, change their labels, annotations and conditions, delete them.
+
+Before each create and each delete an expectation is raised, and withdrawn only if the write certainly had no
+effect. A name that is taken is looked at: our own pod, of a create whose answer was lost, is waited for;
+anybody else's is left alone, and people hear of it.
+
+A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground, its list of nodes must not
+be older than a second, else another one is waited for, and where a list is not enough, Slurm is asked for the
+node by its name. Then everything is looked at and decided once more, and only what still may go goes, within
+two seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decisions import Proof
+from slurm_operator.controllers.nodeset.engine.adoption import matches
+from slurm_operator.controllers.nodeset.engine.work import aside, each, slowly
+from slurm_operator.controllers.nodeset.observation import Asked
+from slurm_operator.controllers.nodeset.plan import confirm
+from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import AlreadyExists, ApiError, Conflict, KubeError, NotFound, ServerError
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.models import Pod
+from slurm_operator.objects import slurmd, slurmd_identity
+from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.errors import NotFound as NoSuchNode
+from slurm_operator.slurm.errors import SlurmError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Sequence
+
+    from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, PatchPod, PatchPodStatus
+    from slurm_operator.controllers.nodeset.engine.claims import Claims
+    from slurm_operator.controllers.nodeset.engine.work import Work
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.events import EventRecorder
+    from slurm_operator.kube.expectations import Expectations
+    from slurm_operator.kube.meta import Key
+    from slurm_operator.kube.models import Condition
+    from slurm_operator.objects.desired import Manifest
+    from slurm_operator.slurm.clients import Connection
+
+# A list takes well under a second; the breaker of a connection in trouble lets one through every few.
+_VIEW_SECONDS: Final = 15.0
+# As old as the writer of drains lets a decision be. A list of a thousand nodes takes a third of that to
+# arrive, so another one would hardly be younger when it is used.
+_FRESH_SECONDS: Final = 1.0
+# Thousands of deletions take longer than somebody needs to give a node work again: what is left after this is
+# decided anew.
+_CONFIRMED_SECONDS: Final = 2.0
+# Thousands of labels and conditions must not hold up a drain or a deletion for which the time has come: what
+# is left is planned again.
+_UPKEEP_SECONDS: Final = 1.0
+_SOON: Final = 0.05
+# Somebody else's pod may be in none of our caches, so its end is no event.
+_LOOK_AGAIN: Final = 10.0
+
+
+class Pods:
+    """Writes the pods of NodeSets."""
+
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        expectations: Expectations[Key],
+        claims: Claims,
+        valid: float = _CONFIRMED_SECONDS,
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._expectations = expectations
+        self._claims = claims
+        self._valid = valid
+
+    # ------------------------------------------------------------------------------------------------- create
+    async def create(self, work: Work, actions: Sequence[CreatePod]) -> None:
+        """Make workers, slowly at first."""
+        if work.template is None:
+            return  # why is known, and told already
+        made: list[str] = []
+        await slowly(actions, lambda action: self._create(work, action, made))
+        if made:
+            note = f"Created {len(made)} pods: {hostlist.fold(made)}"
+            self._events.event(work.nodeset, "Normal", "SuccessfulCreate", "Create", note)
+
+    async def _create(self, work: Work, action: CreatePod, made: list[str]) -> bool:
+        """Make one worker; tell whether others should be tried."""
+        try:
+            worker = _identity(work, action)
+            manifest = slurmd.pod(_template(work), worker, work.ground.revision.hash)
+        except Unbuildable as error:
+            work.outcome.unbuildable(error)
+            return True
+        if not await self._claims.prepare(work, worker):
+            return not work.outcome.errors
+        key, name = work.nodeset.key, action.name
+        self._expectations.expect_creations(key, (name,), _now())
+        try:
+            pod = await self._client.create(Pod, manifest)
+        except AlreadyExists:
+            return await self._taken(work, name)
+        except KubeError as error:
+            if _without_effect(error):
+                self._expectations.creation_failed(key, name)
+            what = f"Pod {name!r} could not be created"
+            work.outcome.failed(what, error)
+            self._events.event(
+                work.nodeset, "Warning", "FailedCreate", "Create", f"{what}: {describe(error)}"
+            )
+            return False
+        self._expectations.created(key, name, pod.metadata.uid)
+        made.append(name)
+        return True
+
+    async def _taken(self, work: Work, name: str) -> bool:
+        """See to a name under which there is a pod that the cache does not show as ours."""
+        key = work.nodeset.key
+        try:
+            live = await self._client.get(Pod, name, key.namespace)
+        except KubeError as error:
+            self._expectations.creation_failed(key, name)
+            work.outcome.failed(f"Pod {name!r} could not be read", error)
+            return isinstance(error, NotFound)
+        owner = live.controller_owner
+        ours = owner is not None and owner.uid == work.nodeset.metadata.uid
+        if ours and matches(work.nodeset, live):
+            self._expectations.created(key, name, live.metadata.uid)
+            return True
+        self._expectations.creation_failed(key, name)
+        work.outcome.look(_LOOK_AGAIN)
+        if not live.deleting:
+            whose = (
+                f"belongs to {owner.kind} {owner.name!r}"
+                if owner and not ours
+                else "lacks the labels of a worker"
+            )
+            work.outcome.trouble(
+                Cause.CONFLICT,
+                f"a worker should be called {name!r}, but the pod of that name {whose}: delete that pod",
+            )
+        return True
+
+    # ------------------------------------------------------------------------------------------------- change
+    async def patch(self, work: Work, actions: Iterable[PatchPod]) -> None:
+        """Change labels and annotations: cordons at once, the rest as far as the time of a pass goes."""
+        ordered = sorted(actions, key=lambda action: not _is_cordon(action))
+        cordons = sum(map(_is_cordon, ordered))
+
+        def patch(action: PatchPod) -> Awaitable[None]:
+            return self._patch(work, action.name, _metadata_patch(action))
+
+        await each(ordered[:cordons], patch)
+        if not await each(ordered[cordons:], patch, _UPKEEP_SECONDS):
+            work.outcome.look(_SOON)
+
+    async def patch_status(self, work: Work, actions: Iterable[PatchPodStatus]) -> None:
+        """Change conditions of ours; those of the kubelet are in the same list and stay."""
+        done = await each(
+            actions,
+            lambda action: self._patch(work, action.name, _status_patch(action), subresource="status"),
+            _UPKEEP_SECONDS,
+        )
+        if not done:
+            work.outcome.look(_SOON)
+
+    async def _patch(self, work: Work, name: str, body: Manifest, subresource: str | None = None) -> None:
+        namespace = work.nodeset.metadata.namespace
+        # By strategic merge, lists of conditions are merged by type.
+        try:
+            await self._client.patch(
+                Pod, name, namespace, body, type=PatchType.STRATEGIC, subresource=subresource
+            )
+        except NotFound:
+            return
+        except KubeError as error:
+            work.outcome.failed(f"Pod {name!r} could not be changed", error)
+
+    # ------------------------------------------------------------------------------------------------- delete
+    async def delete(self, work: Work, actions: Sequence[DeletePod]) -> None:
+        """Delete pods, those on Slurm's word only after it was asked again."""
+        certain = [action for action in actions if action.proof is Proof.NONE]
+        doubtful = tuple(action for action in actions if action.proof is not Proof.NONE)
+        gone: defaultdict[str, list[str]] = defaultdict(list)
+        await each(certain, lambda action: self._delete(work, action, gone))
+        if doubtful:
+            allowed = await self._confirmed(work, doubtful)
+            if not await each(allowed, lambda action: self._delete(work, action, gone), self._valid):
+                work.outcome.look(_SOON)
+        for cause, some in sorted(gone.items()):
+            note = f"Deleted {len(some)} pods ({cause}): {hostlist.fold(some)}"
+            self._events.event(work.nodeset, "Normal", "SuccessfulDelete", "Delete", note)
+
+    async def _confirmed(self, work: Work, deletions: tuple[DeletePod, ...]) -> tuple[DeletePod, ...]:
+        connection = work.connection
+        if connection is None:
+            return ()
+        now = _now()
+        try:
+            # Not what was asked for after the plan: much may have been written since, and that takes time.
+            await connection.watch.refreshed(now - _FRESH_SECONDS, now + _VIEW_SECONDS)
+        except SlurmError:
+            # The view itself says why, to everybody, as soon as it is old.
+            work.outcome.look(2.0)
+            return ()
+        by_name = [one.slurm_name for one in deletions if one.proof is Proof.NAME]
+        await each(by_name, lambda name: _ask(work, connection, name))
+        seen = await work.look()
+        if seen.nodeset.metadata.generation != work.nodeset.metadata.generation or seen.nodeset.deleting != (
+            work.nodeset.deleting
+        ):
+            work.outcome.look(0.1)
+            return ()
+        allowed = await aside(seen, lambda: confirm(seen, deletions))
+        if len(allowed) < len(deletions):
+            work.outcome.look(2.0)
+        return allowed
+
+    async def _delete(self, work: Work, action: DeletePod, gone: defaultdict[str, list[str]]) -> None:
+        key = work.nodeset.key
+        self._expectations.expect_deletions(key, (action.uid,), _now())
+        try:
+            await self._client.delete(
+                Pod, action.name, key.namespace, uid=action.uid, resource_version=action.version or None
+            )
+        except (NotFound, Conflict):
+            self._expectations.deletion_failed(key, action.uid)
+            work.outcome.look(1.0)
+        except KubeError as error:
+            if _without_effect(error):
+                self._expectations.deletion_failed(key, action.uid)
+            what = f"Pod {action.name!r} could not be deleted"
+            work.outcome.failed(what, error)
+            self._events.event(
+                work.nodeset, "Warning", "FailedDelete", "Delete", f"{what}: {describe(error)}"
+            )
+        else:
+            gone[action.cause.value].append(action.name)
+
+
+async def _ask(work: Work, connection: Connection, name: str) -> None:
+    """Ask Slurm for one node by its name; any other answer than yes or no says nothing."""
+    at = _now()
+    try:
+        await connection.rest.node(name)
+    except NoSuchNode:
+        work.memory.asked[name] = Asked(at, exists=False)
+    except SlurmError:
+        return
+    else:
+        work.memory.asked[name] = Asked(at, exists=True)
+
+
+def _identity(work: Work, action: CreatePod) -> slurmd_identity.Worker:
+    nodes = work.seen.nodes
+    if action.ordinal is None:
+        return slurmd_identity.of_node(nodes[action.node], action.name)
+    return slurmd_identity.numbered(work.nodeset, action.ordinal, nodes.get(action.pin))
+
+
+def _template(work: Work) -> slurmd.WorkerTemplate:
+    assert work.template is not None  # noqa: S101 - narrows: without a template nothing is created
+    return work.template
+
+
+def _is_cordon(action: PatchPod) -> bool:
+    return wellknown.ANNOTATION_POD_CORDON in action.annotations
+
+
+def _metadata_patch(action: PatchPod) -> Manifest:
+    metadata: dict[str, Any] = {"uid": action.uid}
+    if action.labels:
+        metadata["labels"] = dict(action.labels)
+    if action.annotations:
+        metadata["annotations"] = dict(action.annotations)
+    if action.version:
+        metadata["resourceVersion"] = action.version
+    return {"metadata": metadata}
+
+
+def _status_patch(action: PatchPodStatus) -> Manifest:
+    removed = [{"$patch": "delete", "type": kind} for kind in action.remove]
+    return {
+        "metadata": {"uid": action.uid},
+        "status": {"conditions": [*map(_wire, action.set), *removed]},
+    }
+
+
+def _wire(condition: Condition) -> dict[str, Any]:
+    """Return a condition with all that could be left over from the one before."""
+    wire: dict[str, Any] = {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+    return wire
+
+
+def _without_effect(error: KubeError) -> bool:
+    """Tell whether a write that failed certainly changed nothing."""
+    refused = isinstance(error, ApiError) and not isinstance(error, ServerError)
+    return refused or not getattr(error, "sent", True)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,90 @@
+"""From a question to a verdict: decode, look up what the rules ask about, judge, and say so in the log.
+
+The log names who asked for what and which fields were refused, by the uid of the question, which the API
+server's audit log has, too. It does not repeat what is in the fields.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import structlog
+
+from slurm_operator.webhook.admission import ALLOWED, Undecodable, Verdict, decode, harmless, validate
+from slurm_operator.webhook.findings import Finding
+from slurm_operator.webhook.metrics import VERDICTS
+from slurm_operator.webhook.rules import wanted
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Kind
+    from slurm_operator.webhook.lookups import Lookups
+    from slurm_operator.webhook.review import Request
+
+_log = structlog.get_logger(__name__)
+
+_CREATE, _UPDATE = "CREATE", "UPDATE"
+
+
+class Judge:
+    """Judges writes of our kinds."""
+
+    def __init__(self, lookups: Lookups) -> None:
+        self._lookups = lookups
+
+    async def judge(self, kind: type[Kind], request: Request, seconds: float) -> Verdict:
+        """Return the verdict about a write; what goes wrong here is a refusal, never an exception."""
+        try:
+            verdict = await self._judge(kind, request, seconds)
+        except Exception:  # noqa: BLE001 - logged with its traceback, and answered
+            # Whatever a user wrote that no rule foresaw: refused, and told to those who can mend the rule.
+            _log.exception("cannot judge an object", **_facts(request))
+            message = f"could not be judged; the webhook's log has the reason, at uid {request.uid}"
+            verdict = Verdict((Finding("object", message),))
+        self._tell(kind, request, verdict)
+        return verdict
+
+    async def _judge(self, kind: type[Kind], request: Request, seconds: float) -> Verdict:
+        if request.operation not in (_CREATE, _UPDATE) or request.sub_resource or request.new is None:
+            return ALLOWED
+        if request.kind.kind != kind.RESOURCE.kind or request.kind.group != kind.RESOURCE.group:
+            asked = f"{request.kind.group}/{request.kind.kind}"
+            problem = f"{asked} is not judged at this path; correct the webhook configuration"
+            return Verdict((Finding("kind", problem),))
+        before = request.old if request.operation == _UPDATE else None
+        if harmless(request.new, before):
+            return ALLOWED
+        try:
+            new = decode(kind, request.new)
+        except Undecodable as error:
+            return Verdict((error.finding,))
+        world = await self._lookups.world(wanted(new), request.namespace, seconds)
+        return Verdict(*validate(new, _former(kind, before), world))
+
+    def _tell(self, kind: type[Kind], request: Request, verdict: Verdict) -> None:
+        word = "denied" if not verdict.allowed else "warned" if verdict.warnings else "allowed"
+        operation = request.operation if request.operation in (_CREATE, _UPDATE) else "other"
+        VERDICTS.labels(kind.RESOURCE.kind, operation, word).inc()
+        if verdict.allowed:
+            _log.debug("admitted", **_facts(request), warnings=len(verdict.warnings))
+        else:
+            _log.info("denied", **_facts(request), fields=[finding.path for finding in verdict.errors])
+
+
+def _former(kind: type[Kind], raw: bytes | None) -> Kind | None:
+    """Return the object before the write; one that cannot be read must not stand in the way of a good one."""
+    try:
+        return decode(kind, raw) if raw is not None else None
+    except Undecodable:
+        return None
+
+
+def _facts(request: Request) -> dict[str, object]:
+    return {
+        "uid": request.uid,
+        "kind": request.kind.kind,
+        "namespace": request.namespace,
+        "name": request.name,
+        "operation": request.operation,
+        "user": request.user_info.username,
+        "dry_run": bool(request.dry_run),
+    }

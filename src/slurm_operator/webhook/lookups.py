@@ -1,0 +1,79 @@
+"""Looks at the objects that rules ask about: in the cluster, at the moment, for a limited time.
+
+There is no cache. A ConfigMap that was created a moment before the Controller that names it must be seen, and
+these questions are rare: only Controllers have any. So this process watches nothing, holds nothing, and needs
+no right but `get`.
+
+A lookup that fails or takes too long is an answer, too (`Unreadable`), for the one write that asked. Others
+do not wait for it: each has its own deadline, and the client bounds how many requests are on their way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVar
+
+import structlog
+
+from slurm_operator.kube.errors import DeadlineExceeded, Forbidden, KubeError, NotFound
+from slurm_operator.kube.meta import Object
+from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
+from slurm_operator.webhook.metrics import LOOKUP_FAILURES
+from slurm_operator.webhook.world import NOTHING, Unreadable, World
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from slurm_operator.kube.client import Client
+    from slurm_operator.webhook.world import Wanted
+
+T = TypeVar("T", bound=Object)
+
+_log = structlog.get_logger(__name__)
+
+
+class Lookups:
+    """Answers what rules ask about; in namespaces that are not ours nothing is looked at."""
+
+    def __init__(self, client: Client, namespaces: Collection[str] = ()) -> None:
+        self._client = client
+        self._namespaces = frozenset(namespaces)
+
+    async def world(self, wanted: Wanted, namespace: str, seconds: float) -> World:
+        """Return what is known of the wanted objects within a time."""
+        if self._namespaces and namespace not in self._namespaces:
+            return NOTHING
+        config_maps, claims = await asyncio.gather(
+            self._all(ConfigMap, wanted.config_maps, namespace, seconds),
+            self._all(PersistentVolumeClaim, wanted.claims, namespace, seconds),
+        )
+        return World(config_maps, claims)
+
+    async def _all(
+        self, kind: type[T], names: Collection[str], namespace: str, seconds: float
+    ) -> dict[str, T | Unreadable | None]:
+        found = await asyncio.gather(*(self._one(kind, name, namespace, seconds) for name in names))
+        return dict(zip(names, found, strict=True))
+
+    async def _one(self, kind: type[T], name: str, namespace: str, seconds: float) -> T | Unreadable | None:
+        try:
+            return await self._client.get(kind, name, namespace, timeout=seconds)
+        except NotFound:
+            return None
+        except KubeError as error:
+            LOOKUP_FAILURES.labels(kind.RESOURCE.kind).inc()
+            _log.warning(
+                "lookup failed", kind=kind.RESOURCE.kind, namespace=namespace, name=name, error=error
+            )
+            return Unreadable(reason(error))
+
+
+def reason(error: KubeError) -> str:
+    """Return what to tell whoever is refused because of a failed lookup."""
+    match error:
+        case DeadlineExceeded():
+            return "the API server did not answer in time; try again"
+        case Forbidden():
+            return "the webhook may not read it; give its role the right to get this kind"
+        case _:
+            return "the API server could not be asked; try again, and see the webhook's log"

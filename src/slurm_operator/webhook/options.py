@@ -1,0 +1,29 @@
+"""What `slurm-operator webhook` was asked to do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from slurm_operator.kube.address import Address
+    from slurm_operator.kube.log import LogOptions
+
+CERTIFICATE_FOLDER = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the Go operator mounts it
+
+
+@dataclass(frozen=True)
+class WebhookOptions:
+    """Where to listen, with which certificate, and whom to ask."""
+
+    kubeconfig: str | None
+    server: Address
+    cert_dir: Path
+    health: Address | None
+    metrics: Address | None
+    metrics_secure: bool
+    namespaces: tuple[str, ...]
+    shutdown_delay: float
+    log: LogOptions

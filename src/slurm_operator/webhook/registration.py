@@ -1,0 +1,44 @@
+"""Under which name and path each webhook is registered: the contract with the chart.
+
+Names and paths are those of the Go operator, so that its configurations lead here unchanged.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import KINDS
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Kind
+    from slurm_operator.kube.meta import Resource
+
+BINDING_NAME: Final = "podsbinding-v1.kb.io"
+BINDING_PATH: Final = "/mutate--v1-binding"
+
+
+@dataclass(frozen=True, slots=True)
+class Webhook:
+    """One validating webhook."""
+
+    kind: type[Kind]
+
+    @property
+    def resource(self) -> Resource:
+        """Return the resource that it judges."""
+        return self.kind.RESOURCE
+
+    @property
+    def name(self) -> str:
+        """Return its name in the ValidatingWebhookConfiguration."""
+        return f"{self.resource.kind.lower()}-{self.resource.version}.kb.io"
+
+    @property
+    def path(self) -> str:
+        """Return where it is served."""
+        group = self.resource.group.replace(".", "-")
+        return f"/validate-{group}-{self.resource.version}-{self.resource.kind.lower()}"
+
+
+WEBHOOKS: Final = tuple(Webhook(kind) for kind in KINDS)

@@ -1,0 +1,165 @@
+"""NodeSet: a Controller, a way to update, names that fit, options for Slurm, volumes, and pods.
+
+The pod that is tried is the one of the last worker: it has the longest name.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import ScalingMode
+from slurm_operator.api.updates import UpdateStrategyType
+from slurm_operator.objects import config, nodefit, slurmd, slurmd_conf
+from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.objects.slurmd_claims import claim_names, claims
+from slurm_operator.objects.slurmd_identity import MAX_ORDINAL_DIGITS, Worker, numbered
+from slurm_operator.webhook.findings import Cause
+from slurm_operator.webhook.rules import conf, pods, references, services, shapes, standins
+
+if TYPE_CHECKING:
+    from slurm_operator.api import NodeSet
+    from slurm_operator.objects.references import Found
+    from slurm_operator.webhook.findings import Findings
+    from slurm_operator.webhook.world import World
+
+_OWN = {"slurmd": "spec.slurmd", "logfile": "spec.logfile"}
+_SHORTEST_WINDOW: Final = timedelta(minutes=1)
+_PERCENTAGE: Final = re.compile(r"[0-9]+%")
+_WHOLE: Final = 100
+# What a hostname may begin with; the number of the worker follows, so a dash may end it.
+_PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9]*")
+
+
+def check(nodeset: NodeSet, _: World, findings: Findings) -> None:
+    """Judge a NodeSet."""
+    spec = nodeset.spec
+    references.check_controller_ref(spec.controller_ref, findings)
+    if spec.ssh.enabled:
+        references.check_secret(spec.ssh.sssd_conf_ref, "spec.ssh.sssdConfRef", "sssd.conf", findings)
+    for field, number in (
+        ("minReadySeconds", spec.min_ready_seconds),
+        ("revisionHistoryLimit", spec.revision_history_limit),
+    ):
+        services.check_not_negative(f"spec.{field}", number, findings)
+    _check_update(nodeset, findings)
+    own = {"spec.slurmd": spec.slurmd, "spec.logfile": spec.logfile}
+    shapely = pods.check_wishes(spec.template.spec, own, findings)
+    for index, template in enumerate(spec.volume_claim_templates or ()):
+        path = f"spec.volumeClaimTemplates[{index}]"
+        shapely &= shapes.fits(template, shapes.Claim, path, findings)
+    conf.check_node(spec.extra_conf, findings)
+    if spec.partition.enabled:
+        conf.check_partition(spec.partition.config, findings)
+    if shapely:
+        _try(nodeset, _worker(nodeset, findings), findings)
+
+
+# ---------------------------------------------------------------------------------------------------- updates
+
+
+def _check_update(nodeset: NodeSet, findings: Findings) -> None:
+    strategy = nodeset.spec.update_strategy
+    _check_max_unavailable(strategy.rolling_update.max_unavailable, findings)
+    scheduled = strategy.type == UpdateStrategyType.SCHEDULED_UPDATE
+    window = strategy.scheduled_update
+    path = "spec.updateStrategy.scheduledUpdate"
+    try:
+        length = window.length()
+    except ValueError as error:
+        findings.deny(f"{path}.duration", str(error).removeprefix(f"{path}.duration: "))
+    else:
+        if length < _SHORTEST_WINDOW and (length or scheduled):
+            findings.deny(f"{path}.duration", f"{window.duration!r} is too short; use at least 1m")
+    if scheduled:
+        try:
+            window.opens()
+        except ValueError as error:
+            findings.deny(f"{path}.startTime", str(error).removeprefix(f"{path}.startTime: "))
+
+
+def _check_max_unavailable(value: int | str, findings: Findings) -> None:
+    path = "spec.updateStrategy.rollingUpdate.maxUnavailable"
+    advice = "use a number, at least 1, or a percentage from 1% to 100%"
+    if isinstance(value, int):
+        if value < 1:
+            findings.deny(path, f"{value} would never let an update go on; {advice}")
+    elif not _PERCENTAGE.fullmatch(value):
+        findings.deny(path, f"{value!r} is neither a number nor a percentage; {advice}")
+    elif not int(value[:-1]):
+        findings.deny(path, f"{value!r} would never let an update go on; {advice}")
+    elif int(value[:-1]) > _WHOLE:
+        findings.warn(path, f"{value!r} is more than all workers; {advice}")
+
+
+# ------------------------------------------------------------------------------------------------------ names
+
+
+def _worker(nodeset: NodeSet, findings: Findings) -> Worker | None:
+    """Return the worker with the longest name, unless no worker could be made."""
+    spec = nodeset.spec
+    if spec.ordinal_padding > MAX_ORDINAL_DIGITS:
+        findings.deny(
+            "spec.ordinalPadding", f"{spec.ordinal_padding} is too much; use at most {MAX_ORDINAL_DIGITS}"
+        )
+        return None
+    prefix = spec.template.spec.get("hostname")
+    if prefix and not _PREFIX.fullmatch(prefix):
+        findings.deny(
+            "spec.template.spec.hostname",
+            f"{prefix!r} cannot begin a hostname; use lower case letters, digits and dashes, such as 'gpu-'",
+        )
+        return None
+    if spec.scaling_mode != ScalingMode.STATEFUL_SET:
+        # Its name and hostname come from the machine.
+        return Worker(ScalingMode.DAEMON_SET, nodeset.pod_generate_name, "node", node="node")
+    try:
+        return numbered(nodeset, max(spec.replicas - 1, 0))
+    except Unbuildable as error:
+        findings.note(error.problems)
+        return None
+
+
+# ------------------------------------------------------------------------------------------------- renderers
+
+
+def _try(nodeset: NodeSet, worker: Worker | None, findings: Findings) -> None:
+    """Build everything that is made of a NodeSet, for what cannot be built."""
+    controller = standins.controller_of(nodeset, nodeset.spec.controller_ref.name)
+    found = standins.found([nodeset.spec.ssh.sssd_conf_ref])
+    findings.attempt(lambda: slurmd_conf.node_conf(nodeset))
+    findings.attempt(lambda: slurmd_conf.resource_environment(nodeset))
+    findings.attempt(lambda: nodefit.node_fit(nodeset))
+    findings.attempt(lambda: claims(nodeset, "0"))
+    findings.attempt(lambda: config.controller_files(config.Cluster(controller, [nodeset]), found))
+    if worker is not None:
+        findings.attempt(lambda: _check_pod(nodeset, worker, found, findings))
+
+
+def _check_pod(nodeset: NodeSet, worker: Worker, found: Found, findings: Findings) -> None:
+    controller = standins.controller_of(nodeset, nodeset.spec.controller_ref.name)
+    template = slurmd.worker_template(
+        nodeset, controller, found, cluster_domain=wellknown.DEFAULT_CLUSTER_DOMAIN
+    )
+    pod = slurmd.pod(template, worker, revision="")["spec"]
+    pods.check_pod(pod, _OWN, nodeset.spec.template.spec, findings)
+    _check_claims(nodeset, worker, pod, findings)
+
+
+def _check_claims(nodeset: NodeSet, worker: Worker, pod: dict[str, Any], findings: Findings) -> None:
+    """Refuse claims that nobody would find: two of one name, or one that no container mounts."""
+    path = "spec.volumeClaimTemplates"
+    names = claim_names(nodeset, worker.claim_identity)
+    templates = nodeset.spec.volume_claim_templates or ()
+    if len(names) < len(templates):
+        findings.deny(path, "two of them have the same name; give each its own", Cause.DUPLICATE)
+    mounts = {name for container in pods.containers(pod) for name in pods.mounted(container)}
+    for index, template in enumerate(templates):
+        name = template["metadata"]["name"]
+        if name not in mounts:
+            findings.deny(
+                f"{path}[{index}]",
+                f"{name!r} is mounted nowhere; add it to spec.slurmd.volumeMounts, or leave it out",
+            )

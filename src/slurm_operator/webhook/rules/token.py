@@ -1,0 +1,17 @@
+"""Token: the rules are those of the controller that issues it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurm_operator.objects import token as tokens
+
+if TYPE_CHECKING:
+    from slurm_operator.api import Token
+    from slurm_operator.webhook.findings import Findings
+    from slurm_operator.webhook.world import World
+
+
+def check(token: Token, _: World, findings: Findings) -> None:
+    """Judge a Token."""
+    findings.note(tokens.problems(token))

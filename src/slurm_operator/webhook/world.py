@@ -1,0 +1,45 @@
+"""What else there is: the objects that a rule has to look at besides the one that is being judged.
+
+Who looks them up (`lookups`) fills this in; the rules only read. Three answers are told apart: the object,
+the knowledge that there is none, and that it could not be found out. A name that nobody looked up is not
+here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.kube.meta import Object
+    from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
+
+T = TypeVar("T", bound="Object")
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """An object of which nothing is known; `reason` is a sentence for people."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The names, in the namespace of the judged object, that its rules ask about."""
+
+    config_maps: frozenset[str] = frozenset()
+    claims: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The answers, by name; None means that there is no such object."""
+
+    config_maps: Mapping[str, ConfigMap | Unreadable | None] = field(default_factory=dict)
+    claims: Mapping[str, PersistentVolumeClaim | Unreadable | None] = field(default_factory=dict)
+
+
+NOTHING = World()

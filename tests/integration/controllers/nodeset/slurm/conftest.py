@@ -1,0 +1,95 @@
+"""A whole control plane with fake nodes, and beside it a real Slurm whose slurmd are the worker pods.
+
+All tests here share one event loop, one control plane, one Slurm and one operator process; each has NodeSets
+of its own. The operator is the real program, so that it can be killed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+import pytest_asyncio
+
+from kubebox.slurm import SlurmBox, SlurmSpec
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import load_config
+from tests.integration.controllers.nodeset.slurm.measuring import MEASURED
+from tests.integration.controllers.nodeset.slurm.site import opened
+from tests.integration.controllers.nodeset.slurm.stories import STORIES, Teller
+from tests.integration.programs.running import install_crds
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from kubebox import Box
+    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
+    from tests.integration.controllers.nodeset.slurm.measuring import Measured
+    from tests.integration.controllers.nodeset.slurm.site import Site
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what was measured."""
+    for line in MEASURED.lines():
+        terminalreporter.write_line(f"measured: {line}")
+
+
+@pytest.fixture
+def measured() -> Measured:
+    """Hand out the place for measured times, which are printed at the end of the run."""
+    return MEASURED
+
+
+@pytest.fixture(scope="session")
+def cluster_box(kube_cluster: Box) -> Box:
+    """Hand out the shared control plane with our CRDs in it."""
+    install_crds(kube_cluster)
+    kube_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    return kube_cluster
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster_client(cluster_box: Box) -> AsyncIterator[Client]:
+    """Hand out an open client, for what a person would do."""
+    async with Client(load_config(str(cluster_box.kubeconfig))) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def site(
+    cluster_box: Box, cluster_client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Site]:
+    """Hand out a namespace with a Slurm and an operator, shared by the tests that leave them as they were."""
+    slurm = await asyncio.to_thread(SlurmBox.up, SlurmSpec(nodes=0))
+    with slurm:
+        async with opened(cluster_box, cluster_client, slurm, tmp_path_factory.mktemp("site")) as made:
+            yield made
+
+
+@pytest.fixture
+def ledger(site: Site) -> Iterator[Ledger]:
+    """Hand out an empty ledger for the jobs of a test."""
+    with site.ledger() as kept:
+        yield kept
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session", autouse=True)
+async def told(
+    request: pytest.FixtureRequest,
+    cluster_box: Box,
+    cluster_client: Client,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncIterator[dict[str, asyncio.Task[None]]]:
+    """Begin the long stories whose ends are among the tests of this run, and hand them out."""
+    tests = {item.name.removeprefix("test_") for item in request.session.items}
+    door = asyncio.Lock()
+    tasks = {}
+    for name in STORIES:
+        if name in tests:
+            teller = Teller(cluster_box, cluster_client, tmp_path_factory.mktemp(name), door)
+            tasks[name] = asyncio.create_task(teller.tell(name), name=name)
+    yield tasks
+    for task in tasks.values():
+        task.cancel()
+    await asyncio.gather(*tasks.values(), return_exceptions=True)

@@ -1,0 +1,79 @@
+"""After the last change nothing is written; after a crash everything ends as without one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import NodeSet
+from tests.integration.programs.running import LOOPBACK_FLAGS, MANAGER, Process, eventually
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kubebox import Box
+    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.integration.controllers.workload.stage import Operator
+    from tests.integration.slurm.hostile import HostileSlurmrestd
+
+
+async def quiet(operator: Operator, looks: int = 20) -> None:
+    """Wait until nothing has been written for a while."""
+    calm, last = 0, -1
+
+    def still() -> bool:
+        nonlocal calm, last
+        now = len(operator.writes)
+        calm, last = (calm + 1 if now == last else 0), now
+        return calm >= looks
+
+    await eventually(still, "silence")
+
+
+@pytest.mark.usefixtures("slurm_cluster")
+async def test_at_rest_nothing_is_written(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """Once all is as it should be, looking again, however often, sends nothing to Kubernetes or Slurm."""
+    hostile.add_nodes("blue-[0-3]", "IDLE", "DYNAMIC_NORM")
+    operator = await stage.operator()
+    await stage.nodeset(replicas=4)
+    await stage.until_pods(*(f"blue-{number}" for number in range(4)))
+    await stage.ready()
+    await stage.until(
+        lambda pods: all(pod.condition("SlurmNodeStateIdle") for pod in pods.values()),
+        "Slurm's word is on them",
+    )
+    await quiet(operator)
+    before, told = [*operator.writes], len(hostile.seen("POST nodes"))
+    for _ in range(20):
+        await stage.look_again(operator)
+        await asyncio.sleep(0)
+    assert operator.writes == before
+    assert len(hostile.seen("POST nodes")) == told
+
+
+async def test_a_new_process_finishes_what_a_killed_one_began(
+    stage: Stage, slinky_box: Box, tmp_path: Path
+) -> None:
+    """An operator killed in the middle of a scale-out leaves what the next one completes, without doubles."""
+    flags = (*MANAGER, *LOOPBACK_FLAGS, f"--namespaces={stage.namespace}", "--leader-elect=false")
+    names = {f"blue-{number}" for number in range(30)}
+    # A quota stops the first one in the middle.
+    await stage.quota(pods=10)
+    await stage.nodeset(replicas=len(names))
+    with Process(slinky_box, tmp_path / "first.log", flags) as first:
+        degraded = await stage.says(NodeSet, "blue", "ApplyFailed", "Degraded")
+        assert "exceeded quota" in degraded.message
+        first.signal(signal.SIGKILL)
+        await first.ended()
+    left = await stage.pods()
+    assert 0 < len(left) <= 10
+    await stage.client.raw("DELETE", stage.quota_path)
+    with Process(slinky_box, tmp_path / "second.log", flags):
+        pods = await stage.until_pods(*names)
+        await stage.ready()
+    assert {name: pods[name].metadata.uid for name in left} == {
+        name: pod.metadata.uid for name, pod in left.items()
+    }

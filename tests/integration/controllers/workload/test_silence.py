@@ -1,0 +1,90 @@
+"""At rest, the operator writes nothing, by the API server's own record."""
+
+from __future__ import annotations
+
+import json
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
+
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import load_config
+from slurm_operator.process import CONTROLLERS
+from tests.integration.controllers.workload.stage import Stage, running
+from tests.integration.controllers.workload.whole import make_whole_cluster
+from tests.integration.programs.running import eventually, install_crds
+
+if TYPE_CHECKING:
+    from kubebox import Box
+    from kubebox.pytest_plugin import BoxFactory
+
+_QUIET_SECONDS = 60.0
+_READS = ("get", "list", "watch")
+
+
+@pytest.fixture
+def audited_box(kube_box_factory: BoxFactory) -> Box:
+    """Hand out a whole control plane that writes down every request."""
+    box = kube_box_factory(controller_manager=True, scheduler=True, fake_nodes=2, audit=True)
+    install_crds(box)
+    box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    return box
+
+
+class Write(NamedTuple):
+    """One write of the operator, as the API server recorded it."""
+
+    verb: str
+    path: str
+    at: datetime
+
+
+class Record:
+    """Every write of the operator, Events among them, from the audit log; read on from where it was left."""
+
+    def __init__(self, box: Box) -> None:
+        self._path = box.audit_log
+        self._offset = 0
+        self._writes: list[Write] = []
+
+    def writes(self) -> list[Write]:
+        with self._path.open("rb") as log:
+            log.seek(self._offset)
+            for line in log:
+                if not line.endswith(b"\n"):
+                    break
+                self._offset += len(line)
+                if b'"userAgent":"slurm-operator/' in line:
+                    self._take(json.loads(line))
+        return [*self._writes]
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        if entry["verb"] not in _READS and "fieldManager=user" not in entry["requestURI"]:
+            moment = datetime.fromisoformat(entry["requestReceivedTimestamp"])
+            self._writes.append(Write(entry["verb"], entry["requestURI"], moment))
+
+
+@pytest.mark.timeout(300)
+async def test_a_minute_of_silence(audited_box: Box) -> None:
+    """All controllers, on a whole cluster whose pods run, write nothing for a minute, however often asked."""
+    config = load_config(str(audited_box.kubeconfig))
+    record = Record(audited_box)
+    async with AsyncExitStack() as stack, Client(config) as client:
+        namespace = stack.enter_context(audited_box.namespace())
+        stage = Stage(client, config, namespace, stack)
+        operator = await stack.enter_async_context(running(config, namespace, builds=CONTROLLERS))
+        await make_whole_cluster(stage)
+
+        def silent() -> bool:
+            last = max(write.at for write in record.writes())
+            return (datetime.now(UTC) - last).total_seconds() >= _QUIET_SECONDS
+
+        await eventually(silent, f"nothing is written for {_QUIET_SECONDS:g} s", 3 * _QUIET_SECONDS)
+        before = record.writes()
+        assert len({write.path.split("?")[0] for write in before}) > len(await stage.children())
+        await operator.look_again(100)
+        # A request that follows is in the log, so all before it are.
+        await stage.config_map("mark")
+        assert record.writes() == before

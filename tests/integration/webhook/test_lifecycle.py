@@ -1,0 +1,159 @@
+"""The start and the end of the process, and servers behind it that do not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import TYPE_CHECKING
+
+import aiohttp
+
+from kubebox import pki
+from slurm_operator.webhook.registration import BINDING_PATH as BINDING
+from tests.integration.programs.running import eventually
+from tests.integration.webhook.alone import SlowServer, lonely, served
+from tests.integration.webhook.reviewing import PATHS, question
+from tests.integration.webhook.serving import NOWHERE, post, start, write_kubeconfig
+from tests.unit.webhook.cases import manifest
+from tests.unit.webhook.pairs import SecretVolume
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.integration.webhook.serving import Stage
+
+WITH_FILES = manifest("Controller", {"configFileRefs": [{"name": "files"}]})
+
+
+async def test_slow_lookups_hold_up_nobody_else(tmp_path: Path) -> None:
+    """While one write waits for a lookup others are judged; without an answer it is refused."""
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url)
+        with process:
+            path = f"{url}{PATHS['Controller']}"
+            waiting = asyncio.create_task(post(f"{path}?timeout=30s", question(WITH_FILES), context))
+            await asyncio.wait_for(server.asked.wait(), 60)
+            for _ in range(3):
+                status, answer = await post(f"{url}{PATHS['NodeSet']}", question(), context)
+                assert (status, answer["response"]["allowed"]) == (200, True)
+            status, answer = await post(f"{path}?timeout=1s", question(WITH_FILES), context)
+            assert (status, answer["response"]["allowed"]) == (200, False)
+            assert "did not answer in time; try again" in answer["response"]["status"]["message"]
+            assert not waiting.done()
+            server.go.set()
+            status, answer = await waiting
+            assert (status, answer["response"]["allowed"]) == (200, True)
+
+
+async def test_nothing_is_looked_up_in_namespaces_of_others(tmp_path: Path) -> None:
+    """With --namespaces no object elsewhere is read; what needs none is judged there all the same."""
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url, "--namespaces=ours")
+        with process:
+            path = f"{url}{PATHS['Controller']}"
+            status, answer = await post(path, question(WITH_FILES, namespace="theirs"), context)
+            assert (status, answer["response"]["allowed"], server.asked.is_set()) == (200, True, False)
+            bad = manifest("Controller", {"clusterName": "a b"})
+            status, answer = await post(path, question(bad, namespace="theirs"), context)
+            assert (status, answer["response"]["allowed"]) == (200, False)
+
+
+async def test_a_binding_is_never_held_up(tmp_path: Path) -> None:
+    """Without an answer about pod and node the binding goes on as it is."""
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p", "namespace": "slurm"},
+        "target": {"kind": "Node", "name": "n"},
+    }
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url)
+        with process:
+            status, answer = await post(f"{url}{BINDING}?timeout=1s", question(binding), context)
+            assert (status, answer["response"]) == (200, {"uid": "question-1", "allowed": True})
+            assert process.logged("cannot look up a topology; the pod is bound without it")
+            dry = question(binding, dryRun=True)
+            server.asked.clear()
+            status, answer = await post(f"{url}{BINDING}", dry, context)
+            assert (status, answer["response"]["allowed"], server.asked.is_set()) == (200, True, False)
+
+
+async def test_the_end_waits_for_what_is_in_flight(tmp_path: Path) -> None:
+    """A question that was asked before SIGTERM gets its answer; then the process ends with 0."""
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url)
+        with process:
+            path = f"{url}{PATHS['Controller']}?timeout=30s"
+            waiting = asyncio.create_task(post(path, question(WITH_FILES), context))
+            await asyncio.wait_for(server.asked.wait(), 60)
+            process.signal(signal.SIGTERM)
+
+            async def stopping() -> bool:
+                status, text = await process.get("health", "/readyz")
+                return status == 503 and "the process is stopping" in text
+
+            await eventually(stopping, "it is no longer ready")
+            server.go.set()
+            status, answer = await waiting
+            assert (status, answer["response"]["allowed"]) == (200, True)
+            assert await process.ended() == 0
+
+
+async def test_a_delay_serves_on_but_ends_connections(tmp_path: Path) -> None:
+    """After SIGTERM, while word of it spreads, questions are answered on connections that end with them."""
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url, "--shutdown-delay=30s")
+        with process:
+            process.signal(signal.SIGTERM)
+            await eventually(lambda: process.logged("signal received"), "the signal arrived")
+
+            async def unready() -> bool:
+                return (await process.get("health", "/readyz"))[0] == 503
+
+            await eventually(unready, "it is no longer ready")
+            connector = aiohttp.TCPConnector(ssl=context)
+            async with (
+                aiohttp.ClientSession(connector=connector) as session,
+                session.post(f"{url}{PATHS['NodeSet']}", json=question()) as response,
+            ):
+                assert (await response.json())["response"]["allowed"]
+                assert response.headers["Connection"] == "close"
+
+
+async def test_ready_means_tls_is_serving(tmp_path: Path) -> None:
+    """Without certificates the process lives and says what it waits for; with them it is ready at once."""
+    write_kubeconfig(tmp_path / "kubeconfig", NOWHERE, "token")
+    volume, authority = SecretVolume(tmp_path / "certs"), pki.make_authority("webhook-ca")
+    with start(None, tmp_path) as process:
+
+        async def waits() -> bool:
+            status, text = await process.get("health", "/readyz")
+            return status == 503 and "tls.crt: No such file or directory" in text
+
+        await eventually(waits, "it says which file it waits for")
+        assert (await process.get("health", "/healthz")) == (200, "ok")
+        wanted = volume.issue(authority)
+        await eventually(process.ready, "ready once there is a certificate")
+        assert await served(await process.port("webhook")) == wanted
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+        assert not [entry for entry in process.entries() if entry["level"] == "error"], process.text()
+
+
+async def test_a_signal_ends_the_wait_for_certificates(tmp_path: Path) -> None:
+    """A process that still waits for its certificate ends like any other."""
+    write_kubeconfig(tmp_path / "kubeconfig", NOWHERE, "token")
+    with start(None, tmp_path) as process:
+        await eventually(lambda: process.logged("waiting for a certificate"), "it waits")
+        process.signal(signal.SIGTERM)
+        assert await process.ended() == 0
+
+
+async def test_a_taken_port_is_one_line(shared_stage: Stage, tmp_path: Path) -> None:
+    """An address that cannot be had ends the process with 1 and one line that names it."""
+    write_kubeconfig(tmp_path / "kubeconfig", NOWHERE, "token")
+    SecretVolume(tmp_path / "certs").issue(shared_stage.authority)
+    with start(None, tmp_path, f"--server-addr=127.0.0.1:{shared_stage.port}") as process:
+        assert await process.ended() == 1
+        (line,) = [line for line in process.text().splitlines() if not line.startswith("{")]
+        assert f"cannot listen on 127.0.0.1:{shared_stage.port} for webhook" in line

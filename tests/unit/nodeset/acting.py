@@ -1,0 +1,235 @@
+"""What becomes of an action: the write itself, what Kubernetes and Slurm make of it, and what it must not do.
+
+Here the first three invariants are held against the truth: no pod is deleted while a job runs in it, no drain
+and no cordon of a person is undone, no more workers than allowed are taken out of service. Slurm may take
+only half of a bulk write, and every write may be the last one before a crash.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import actions, names
+from slurm_operator.controllers.nodeset.decisions import Cause, Proof
+from slurm_operator.controllers.nodeset.observation import Asked, Fate
+from slurm_operator.controllers.nodeset.plan import confirm
+from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.kube.meta import OwnerReference
+from slurm_operator.objects import slurmd_claims
+from slurm_operator.slurm.wishes import Drain, State, Undrain
+from tests.unit.nodeset.clustermodel import FIT, SimClaim, SimPod
+from tests.unit.nodeset.process import KEY
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.slurm.wishes import Wish
+    from tests.unit.nodeset.model import World
+
+
+class Crashed(Exception):  # noqa: N818 - what happens to the process, no error of its own
+    """The process ended before a write."""
+
+
+def do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - one arm per word
+    """Carry out one action."""
+    world.spend()
+    match action:
+        case actions.AddFinalizer(name):
+            assert name not in world.finalizers
+            assert not world.deleting, "the API server adds no finalizer to what is being deleted"
+            world.finalizers = (*world.finalizers, name)
+            world.awake = True
+        case actions.RemoveFinalizer(name):
+            world.waived |= world.skip_drain or world.controller is not Fate.STAYS
+            world.finalizers = tuple(one for one in world.finalizers if one != name)
+            world.awake = True
+        case actions.CreatePod():
+            _create(world, action)
+        case actions.PatchPod():
+            _patch(world, action)
+        case actions.PatchPodStatus():
+            _patch_status(world, action)
+        case actions.DeletePod():
+            _delete(world, action)
+        case actions.DrainNodes(reason, some):
+            _write(world, {name: Drain(reason) for name in some}, state=True)
+        case actions.UndrainNodes(some):
+            _write(world, {name: Undrain() for name in some}, state=True)
+        case actions.ResumeNodes(some):
+            _write(world, {name: State("RESUME") for name in some}, state=True)
+        case actions.WriteNodes(wishes):
+            _write(world, wishes, state=False)
+        case actions.DeleteRecord(name):
+            _forget(world, name)
+        case actions.OwnClaim():
+            _own(world, action)
+        case actions.WriteReservation(spec, _):
+            made = world.slurm.answers and world.slurm.reserve(spec)
+            if made:
+                world.operator.asked[names.reservation_key(spec.name)] = Asked(world.now, exists=True)
+            world.awake |= not made
+        case actions.DeleteReservation(name):
+            if world.slurm.answers:
+                world.slurm.windows.pop(name, None)
+                world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
+            world.awake = True
+
+
+def _write(world: World, wishes: Mapping[str, Wish], *, state: bool) -> None:
+    """Send a bulk write: of half of one, nobody knows which half until the next list."""
+    slurm = world.slurm
+    sent = list(wishes.items())
+    if world.partial:
+        sent = sent[: len(sent) // 2]
+    for name, wish in wishes.items():
+        if slurm.answers and (name, wish) in sent:
+            slurm.write(name, wish)
+        if state:
+            world.operator.written[name] = world.now
+    # Whoever sent it knows that it failed, and comes again.
+    world.awake |= world.partial or not slurm.answers
+
+
+def _forget(world: World, name: str) -> None:
+    record = world.slurm.records.get(name)
+    if record is None or not world.slurm.answers:
+        return
+    assert not record.persons, "a person's drain was forgotten"
+    if not any(job.node == name for job in world.slurm.jobs.values()):
+        assert not record.slurmd, f"the record of {name} was deleted under its slurmd"
+        del world.slurm.records[name]
+        world.operator.belief.expect_gone((name,), world.now)
+
+
+def _create(world: World, action: actions.CreatePod) -> None:
+    nodeset, operator = world.nodeset(), world.operator
+    if action.name in world.pods:
+        return
+    world.uids += 1
+    numbered = action.ordinal is not None
+    hostname = _hostname(world, action)
+    index = nodeset.padded(action.ordinal) if action.ordinal is not None else ""
+    for name in slurmd_claims.claim_names(nodeset, index or hostname).values():
+        if name not in world.claims:
+            world.uids += 1
+            owners = _owners(world)
+            world.claims[name] = SimClaim(name, f"claim-{world.uids}", owners)
+            operator.claims[name] = world.claims[name].show()
+        assert not world.claims[name].deleting, f"{action.name} was made with a claim on its way out"
+    twins = [one.name for one in world.pods.values() if one.hostname == hostname and one.finished_at is None]
+    assert not twins or world.operator.behind, f"{action.name} and {twins} are both {hostname} in Slurm"
+    pod = SimPod(
+        name=action.name,
+        uid=f"uid-{world.uids}",
+        mode="StatefulSet" if numbered else "DaemonSet",
+        index=index,
+        hostname=hostname,
+        revision=f"r{world.revision}",
+        created=world.now,
+        target=action.node or action.pin,
+    )
+    operator.expectations.expect_creations(KEY, [pod.name], world.now)
+    world.pods[pod.name] = pod
+    operator.expectations.created(KEY, pod.name, pod.uid)
+    world.touch(pod)
+
+
+def _owners(world: World) -> tuple[OwnerReference, ...]:
+    made = slurmd_claims.claims(world.nodeset(), "0")
+    return msgspec.convert(made[0]["metadata"].get("ownerReferences", ()), tuple[OwnerReference, ...])
+
+
+def _hostname(world: World, action: actions.CreatePod) -> str:
+    if action.ordinal is not None:
+        return world.nodeset().pod_hostname(action.ordinal)
+    node = world.nodes[action.node]
+    return node.metadata.annotations.get(wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE) or action.node
+
+
+def _patch(world: World, action: actions.PatchPod) -> None:
+    pod = world.pods.get(action.name)
+    if pod is None or pod.uid != action.uid or (action.version and action.version != str(pod.version)):
+        world.awake = True
+        return
+    if wellknown.ANNOTATION_POD_CORDON in action.annotations:
+        assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
+    for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):
+        for key, value in changes.items():
+            if value is None:
+                target.pop(key, None)
+            else:
+                target[key] = value
+    world.touch(pod)
+
+
+def _patch_status(world: World, action: actions.PatchPodStatus) -> None:
+    pod = world.pods.get(action.name)
+    if pod is None or pod.uid != action.uid:
+        return
+    pod.conditions |= {one.type: one for one in action.set}
+    for kind in action.remove:
+        pod.conditions.pop(kind, None)
+    world.touch(pod)
+
+
+def _own(world: World, action: actions.OwnClaim) -> None:
+    claim = world.claims.get(action.patch.claim)
+    body = action.patch.body["metadata"]
+    if claim is None or (claim.uid, str(claim.version)) != (body["uid"], body["resourceVersion"]):
+        world.awake = True
+        return
+    claim.owners = msgspec.convert(body["ownerReferences"], tuple[OwnerReference, ...])
+    claim.version += 1
+    world.operator.claims[claim.name] = claim.show()
+    world.awake = True
+
+
+def _delete(world: World, action: actions.DeletePod) -> None:
+    slurm, operator = world.slurm, world.operator
+    if action.proof is not Proof.NONE:
+        world.poll()
+        if action.proof is Proof.NAME and slurm.answers:
+            operator.asked[action.slurm_name] = Asked(world.now, exists=slurm.has(action.slurm_name))
+        if not slurm.answers or not confirm(world.observe(), (action,)):
+            return
+    pod = world.pods.get(action.name)
+    operator.expectations.expect_deletions(KEY, [action.uid], world.now)
+    if pod is None or pod.uid != action.uid or (action.version and action.version != str(pod.version)):
+        operator.expectations.deletion_failed(KEY, action.uid)
+        world.awake = True
+        return
+    killed = [job.job_id for job in slurm.work.values() if job.pod == pod.uid]
+    assert not killed, f"jobs {killed} were killed with pod {pod.name} ({action.because})"
+    _check_service(world, pod, action)
+    pod.cause = action.cause
+    world.delete(pod)
+
+
+def _check_service(world: World, leaver: SimPod, action: actions.DeletePod) -> None:
+    """Fail if a healthy worker is taken out of service although too many are out already."""
+    voluntary = action.cause in (Cause.UPDATE, Cause.REGISTRATION)
+    if not voluntary or world.strategy == "ScheduledUpdate" or world.operator.behind:
+        return
+    if leaver.ready_since is None or leaver.phase != "Running":
+        return
+    left = [pod for pod in world.pods.values() if pod is not leaver and _serves(world, pod)]
+    seen = world.observe()
+    desired = world.replicas
+    if world.mode == "DaemonSet":
+        here = {pod.node or pod.target for pod in world.pods.values() if pod.mode == world.mode}
+        desired = sum(FIT.keeps(world.nodes[name]) for name in here if name in world.nodes)
+    allowed = max_unavailable(seen, desired)
+    assert desired - len(left) <= allowed, f"{leaver.name} goes, and only {len(left)} of {desired} serve"
+
+
+def _serves(world: World, pod: SimPod) -> bool:
+    """Tell whether a worker is in service, by the clock that the operator has."""
+    if pod.deleting or pod.mode != world.mode or pod.phase != "Running" or pod.ready_since is None:
+        return False
+    # Of an old worker nobody waits for more than that it is ready.
+    waits = world.min_ready and pod.revision == f"r{world.revision}"
+    return not waits or pod.ready_since + world.min_ready <= world.now + world.skew

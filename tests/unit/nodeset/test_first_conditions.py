@@ -1,0 +1,54 @@
+"""When the conditions of a pod are written: not while what they say is about to change by our own doing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.actions import DrainNodes, PatchPodStatus, UndrainNodes
+from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, plan
+from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import NOW, node
+
+GUARDED = (wellknown.FINALIZER_DRAIN,)
+MARKED = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "ScaleIn"}
+SMALLER = make_nodeset(replicas=0, finalizers=GUARDED)
+
+
+def told(seen: Any) -> dict[str, set[str]]:
+    """Return the types of the conditions that are set, by pod."""
+    actions = plan(seen).actions
+    return {one.name: {c.type for c in one.set} for one in actions if isinstance(one, PatchPodStatus)}
+
+
+def test_a_pod_that_is_drained_for_the_first_time_is_told_with_the_next_list() -> None:
+    """A scale-in writes no conditions together with its first drain, and looks again soon."""
+    seen = observe(pod(0), slurm=(node("gpu-0"),), nodeset=SMALLER)
+    decided = plan(seen)
+    assert [one.names for one in decided.actions if isinstance(one, DrainNodes)] == [("gpu-0",)]
+    assert told(seen) == {}
+    assert decided.requeue is not None
+    assert decided.requeue <= UNCONFIRMED_SECONDS
+
+
+def test_a_drain_that_has_to_be_asked_for_again_is_visible() -> None:
+    """A pod whose drain did not happen at once says that it is held, and why."""
+    seen = observe(pod(0, annotations=MARKED), slurm=(node("gpu-0"),), nodeset=SMALLER)
+    assert [one.names for one in plan(seen).actions if isinstance(one, DrainNodes)] == [("gpu-0",)]
+    assert wellknown.POD_CONDITION_SAFE in told(seen)["gpu-0"]
+
+
+def test_a_new_pod_under_the_name_of_a_drained_one_is_told_when_the_drain_is_over() -> None:
+    """A pod that has just become ready gets its conditions once its node is back in service."""
+    drained = node("gpu-0", "IDLE", "DRAIN", reason=f"{wellknown.REASON_PREFIX}update")
+    seen = observe(pod(0, ready_since=NOW - 1), slurm=(drained,))
+    assert [one.names for one in plan(seen).actions if isinstance(one, UndrainNodes)] == [("gpu-0",)]
+    assert told(seen) == {}
+    assert "SlurmNodeStateDrain" in told(observe(pod(0), slurm=(drained,)))["gpu-0"]
+
+
+def test_a_pod_that_has_not_started_does_not_inherit_the_state_of_the_one_before() -> None:
+    """What Slurm has under a name before slurmd has started is about another pod."""
+    waiting = pod(0, phase="Pending", started=False, ready_since=None)
+    assert told(observe(waiting, slurm=(node("gpu-0", "DOWN"),))) == {}

@@ -1,0 +1,215 @@
+"""Histories that random search has found to go wrong, each shrunk to what matters, and kept for ever."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.unit.nodeset import events, faults
+from tests.unit.nodeset.outcome import check_wanted, live_through, new_world
+
+if TYPE_CHECKING:
+    from tests.unit.nodeset.model import World
+
+
+@pytest.fixture
+def world() -> World:
+    return new_world()
+
+
+def busy(world: World, *names_: str) -> None:
+    """Start jobs, and let the operator see them."""
+    for name in names_:
+        assert world.slurm.start_job(name, world.now)
+    events.time(world, 0)
+
+
+def recover(world: World) -> None:
+    world.heal()
+    world.settle()
+    check_wanted(world)
+
+
+# --- lists that leave something out
+
+
+def test_the_history_that_broke_the_build() -> None:
+    """A fresh process that sees only half lists does not replace a worker whose job nobody has noted."""
+    live_through(
+        [
+            (events.long_time, 0),
+            (events.start_job, 1),
+            (faults.crash, 0),
+            (faults.half_an_answer, 3),
+            (faults.half_an_answer, 3),
+        ]
+    )
+
+
+def test_half_lists_after_a_crash_do_not_restart_a_busy_worker(world: World) -> None:
+    """A process that never saw the whole list asks for a node by its name before it believes it absent."""
+    events.long_time(world, 0)
+    busy_unseen = world.slurm.start_job("gpu-1", world.now)
+    assert busy_unseen
+    world.crash()
+    world.slurm.lie = "half"
+    contradicted = False
+    for _ in range(40):
+        world.pass_time(5.0)
+        decided = world.reconcile()
+        contradicted |= any("by name" in held.hold.message for held in decided.holds)
+    assert contradicted
+    assert not world.pods["gpu-1"].deleting
+    recover(world)
+
+
+@pytest.mark.parametrize("wish", ["scale-in", "update", "deletion"])
+def test_half_lists_after_a_crash_remove_no_worker_for_any_reason(world: World, wish: str) -> None:
+    """Whyever a pod has to go, a node that is only missing from lists keeps it."""
+    assert world.slurm.start_job("gpu-1", world.now)
+    assert world.slurm.start_job("gpu-2", world.now)
+    world.crash()
+    world.slurm.lie = "half"
+    if wish == "scale-in":
+        world.replicas = 0
+    elif wish == "update":
+        world.revision, world.max_unavailable = 2, "100%"
+    else:
+        world.deleting = True
+    uids = {world.pods["gpu-1"].uid, world.pods["gpu-2"].uid}
+    for _ in range(40):
+        world.pass_time(5.0)
+        world.reconcile()
+    assert uids <= {pod.uid for pod in world.pods.values()}
+    recover(world)
+
+
+def test_a_clock_that_jumps_ahead_does_not_end_forgotten_jobs(world: World) -> None:
+    """The deadline of jobs that Slurm lost is over when Slurm's clock says so, too."""
+    busy(world, "gpu-0")
+    faults.slurmctld_loses_state(world, 0)
+    world.replicas = 0
+    world.skew = 36_000.0
+    for _ in range(24):
+        world.pass_time(9.0)
+        world.reconcile()
+    assert list(world.pods) == ["gpu-0"]
+    recover(world)
+
+
+def test_a_clock_that_is_behind_does_not_hide_workers_that_serve(world: World) -> None:
+    """Without minReadySeconds a ready worker is available, whatever time it is here."""
+    world.skew = -3600.0
+    world.reconcile()
+    assert world.status["availableReplicas"] == 3
+
+
+# --- machines that come, go, and share a name
+
+
+def test_nodes_that_ask_for_one_name_do_not_stop_an_update(world: World) -> None:
+    """A node that can have no worker is not missing one."""
+    events.change_mode(world, 1)
+    events.rename_node(world, 1)
+    world.settle()
+    events.new_template(world, 0)
+    recover(world)
+
+
+def test_a_worker_that_waits_for_a_machine_that_is_gone_goes(world: World) -> None:
+    """Kubernetes collects pods from nodes that are gone, but not those that never came there."""
+    events.change_mode(world, 1)
+    world.reconcile()
+    waiting = next(pod for pod in world.pods.values() if pod.target == "node-7")
+    del world.nodes["node-7"]
+    recover(world)
+    assert waiting.name not in world.pods
+
+
+# --- windows
+
+
+def test_a_window_that_is_moved_into_the_past_is_given_up(world: World) -> None:
+    """Slurm refuses to move a reservation into the past, however often it is asked."""
+    events.schedule_update(world, 4)
+    world.settle()
+    assert world.slurm.windows
+    events.schedule_update(world, 0)
+    world.pass_time(12.0)
+    world.settle()
+    assert not world.slurm.windows
+
+
+def test_a_window_that_was_given_up_can_be_asked_for_again(world: World) -> None:
+    """What was booked once is remembered only as long as somebody wants it."""
+    events.schedule_update(world, 5)
+    wanted = world.window
+    world.pass_time(12.0)
+    world.reconcile()
+    world.pass_time(12.0)
+    world.reconcile()
+    assert world.slurm.windows
+    world.strategy = "OnDelete"
+    world.pass_time(12.0)
+    world.reconcile()
+    world.pass_time(12.0)
+    world.reconcile()
+    assert not world.slurm.windows
+    world.strategy, world.window = "ScheduledUpdate", wanted
+    for _ in range(3):
+        world.pass_time(12.0)
+        world.reconcile()
+    assert world.slurm.windows
+
+
+def test_half_a_list_of_reservations_does_not_leave_one_behind(world: World) -> None:
+    """The finalizer waits for Slurm's answer to the deletion, not for a list that lacks the reservation."""
+    events.schedule_update(world, 5)
+    world.settle(rounds=30)
+    assert world.slurm.windows
+    world.slurm.lie = "half"
+    world.pass_time(12.0)
+    events.delete_nodeset(world, 0)
+    for _ in range(20):
+        world.pass_time(12.0)
+        world.look_if_called()
+    recover(world)
+    assert not world.slurm.windows
+
+
+def test_a_nodeset_that_skips_the_drain_leaves_no_window_behind() -> None:
+    """Whoever does not wait for jobs still takes the reservation along."""
+    live_through(
+        [(events.schedule_update, 4), (events.skip_drain, 2), (events.called, 1), (events.delete_nodeset, 4)]
+    )
+
+
+def test_records_are_pruned_when_slurm_can_be_asked_again() -> None:
+    """Without a worker there is no node to hear of: the plan itself asks to be called again."""
+    live_through(
+        [
+            (events.change_pruning, 5),
+            (events.scale, 0),
+            (events.delete_pod_by_hand, 0),
+            (events.delete_pod_by_hand, 1),
+            (events.delete_pod_by_hand, 2),
+            (faults.no_connection, 0),
+            (events.long_time, 1),
+        ]
+    )
+
+
+def test_nodes_of_workers_that_are_gone_are_not_counted() -> None:
+    """Numbers stay through an outage only for workers that are there."""
+    live_through(
+        [
+            (events.scale, 1),
+            (events.long_time, 4),
+            (faults.no_connection, 4),
+            (faults.slurmctld_loses_state, 0),
+            (events.delete_pod_by_hand, 0),
+            (faults.half_lists_for_long, 5),
+            (events.scale, 0),
+        ]
+    )

@@ -1,0 +1,75 @@
+"""Nodes that are down although a new slurmd serves them."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_operator.controllers.nodeset.actions import DrainNodes, ResumeNodes, UndrainNodes
+from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.slurm.model import NoVal
+from tests.unit.nodeset.clustermodel import make_node
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import node
+
+TERMINATING = "slurm-operator: Pod is terminating"
+
+
+def at(seconds: float) -> NoVal:
+    return NoVal(set=True, number=seconds)
+
+
+LATER = at(200)
+
+
+def states(
+    *words: str,
+    reason: str = TERMINATING,
+    started: NoVal = LATER,
+    cordoned: bool = False,
+    ready: bool = True,
+) -> list[object]:
+    down = node("gpu-0", *words, reason=reason, slurmd_start_time=started, reason_changed_at=at(100))
+    worker = pod(0) if ready else pod(0, ready_since=None)
+    nodes = {"node-0": make_node("node-0", cordoned=cordoned)}
+    decided = plan(observe(worker, slurm=(down,), nodes=nodes))
+    return [one for one in decided.actions if isinstance(one, DrainNodes | UndrainNodes | ResumeNodes)]
+
+
+@pytest.mark.parametrize("reason", [TERMINATING, "Not responding", "(slurm-operator: undrained)"])
+def test_a_node_is_resumed_when_its_new_slurmd_has_registered(reason: str) -> None:
+    """A replaced worker works again whatever ReturnToService says."""
+    assert states("DOWN", reason=reason) == [ResumeNodes(("gpu-0",))]
+
+
+def test_a_drain_of_ours_ends_with_the_resume() -> None:
+    """One write lifts both, so that no reason younger than the slurmd is left."""
+    assert states("DOWN", "DRAIN") == [ResumeNodes(("gpu-0",))]
+
+
+def test_a_slurmd_on_its_way_out_gets_no_work() -> None:
+    """The slurmd that took the node down is not taken for a new one."""
+    assert states("DOWN", started=at(50)) == []
+    assert states("DOWN", started=at(100)) == []
+    assert states("DOWN", started=NoVal()) == []
+
+
+@pytest.mark.parametrize("reason", ["fan broken", "Node unexpectedly rebooted", ""])
+def test_what_others_took_down_stays_down(reason: str) -> None:
+    """A person, a health check and slurmd itself keep the last word."""
+    assert states("DOWN", reason=reason) == []
+
+
+@pytest.mark.parametrize("flag", ["NOT_RESPONDING", "FAIL", "INVALID_REG"])
+def test_a_node_that_does_not_serve_stays_down(flag: str) -> None:
+    """Only a slurmd that answers can work."""
+    assert states("DOWN", flag) == []
+
+
+def test_a_pod_that_is_not_ready_gets_no_work() -> None:
+    """The kubelet must agree that slurmd serves."""
+    assert states("DOWN", ready=False) == []
+
+
+def test_a_cordon_outweighs_the_return() -> None:
+    """A node on a cordoned machine is drained, not resumed."""
+    assert [type(one) for one in states("DOWN", cordoned=True)] == [DrainNodes]

@@ -1,0 +1,139 @@
+"""The whole table: what is refused, warned of, and admitted."""
+
+from __future__ import annotations
+
+from tests.unit.webhook import refused_daemons, refused_workers
+from tests.unit.webhook.cases import (
+    DROP,
+    EXTERNAL,
+    GOOD,
+    HA,
+    IMAGE,
+    MAX,
+    WINDOW,
+    Case,
+    claim,
+    config_map,
+    key,
+    mount,
+    template,
+)
+
+DENIED = [
+    *refused_daemons.CONTROLLER,
+    *refused_daemons.CONTROLLER_UPDATES,
+    *refused_daemons.ACCOUNTING,
+    *refused_workers.NODE_SET,
+    *refused_workers.LOGIN_SET,
+    *refused_workers.OTHERS,
+]
+
+# ------------------------------------------------------------------------------------------------- warnings
+
+IPS = {"service.spec": {"externalIPs": ["10.0.0.1"]}}
+WARNED = [
+    *(
+        Case(kind, IPS, "spec.service.spec.externalIPs", "external IPs are not allowed")
+        for kind in ("Controller", "Accounting", "RestApi", "LoginSet")
+    ),
+    Case(
+        "Controller",
+        {"configFileRefs": [{"name": "files"}]},
+        "spec.configFileRefs[0]",
+        "'motd', which Slurm does not know",
+        others=(config_map("files", "motd", "gres.conf"),),
+    ),
+    Case("Controller", {"extraConf": "SlurmctldLogFile=/x"}, "spec.extraConf", "sets SlurmctldLogFile"),
+    Case(
+        "Controller",
+        {"extraConf": "AccountingStorageType=accounting_storage/slurmdbd"},
+        "spec.extraConf",
+        "better make an Accounting",
+    ),
+    Case("NodeSet", {"slurmd": {}}, "spec.slurmd", "has no image"),
+    Case("NodeSet", {MAX: "101%"}, f"spec.{MAX}", "more than all workers"),
+    Case("Controller", {"slurmctld": {}}, "spec.slurmctld", "has no image"),
+    # Mistakes that were there before the change do not stand in the way of it.
+    Case(
+        "NodeSet",
+        {MAX: "0%", "replicas": 3},
+        f"spec.{MAX}",
+        "already so before this change",
+        before={MAX: "0%"},
+    ),
+    Case(
+        "Controller",
+        {"extraConf": "AuthType=x\nMaxJobCount=5"},
+        "spec.extraConf",
+        "already so before this change",
+        before={"extraConf": "AuthType=x"},
+    ),
+]
+
+# --------------------------------------------------------------------------------------------------- allowed
+
+ALLOWED = [
+    *(Case(kind, {}) for kind in GOOD),
+    Case("Controller", {"slurmKeyRef": key("secret", "other")}, before={}),
+    Case(
+        "Controller",
+        {"jwtKeyRef": key("j")},
+        before={"jwtKeyRef": DROP, "jwtHs256KeyRef": key("j")},
+    ),
+    Case(
+        "Controller",
+        {"persistence": {"enabled": False, "existingClaim": "b"}},
+        before={"persistence": {"enabled": False, "existingClaim": "a"}},
+    ),
+    Case("Controller", HA),
+    Case("Controller", HA, others=(claim("state", "ReadWriteMany"),)),
+    Case("Controller", EXTERNAL | {"slurmKeyRef": DROP, "jwtKeyRef": DROP}),
+    Case("Controller", EXTERNAL, name="a.b"),
+    Case(
+        "Controller",
+        {"configFileRefs": [{"name": "files"}]},
+        others=(config_map("files", "gres.conf", "topology.yaml"),),
+    ),
+    Case(
+        "Controller",
+        {
+            "extraConf": "# ClusterName=no\nSlurmctldParameters=idle_on_node_suspend\nMaxNodeCount=4096\n"
+            "PartitionName=all Nodes=ALL Default=YES\nSlurmUser=slurm\nProlog=/x"
+        },
+    ),
+    Case("Controller", {"clusterName": "c" * 40}),
+    Case("NodeSet", {MAX: "100%"}),
+    Case("NodeSet", {MAX: 1}),
+    Case("NodeSet", WINDOW),
+    Case("NodeSet", {"updateStrategy.scheduledUpdate.duration": "0"}),
+    Case("NodeSet", {"template.spec": {"hostname": "gpu-"}, "ordinalPadding": 3}),
+    Case("NodeSet", {"scalingMode": "DaemonSet", "template.spec": {"hostname": "gpu-"}}),
+    Case("NodeSet", {"ordinalPadding": 9}),
+    Case("NodeSet", {"extraConf": "Features=a,b Gres=gpu:8 Weight=10"}),
+    Case("NodeSet", {"partition": {"enabled": True, "config": 'Default=YES MaxTime="1-0"'}}),
+    Case("NodeSet", {"partition": {"enabled": False, "config": "Nodes=ALL"}}),
+    Case("NodeSet", {"volumeClaimTemplates": [template("a")], "slurmd": mount("a")}),
+    Case(
+        "NodeSet",
+        {
+            "volumeClaimTemplates": [template("a")],
+            "template.spec": {
+                "containers": [
+                    {"name": "side", **IMAGE, "volumeDevices": [{"name": "a", "devicePath": "/dev/x"}]}
+                ]
+            },
+        },
+    ),
+    Case("NodeSet", {"ssh": {"enabled": False, "sssdConfRef": key("")}}),
+    Case(
+        "NodeSet",
+        {"volumeClaimTemplates": [{**template("a"), "status": {}}], "slurmd": mount("a")},
+        before={"volumeClaimTemplates": [template("a")], "slurmd": mount("a")},
+    ),
+    Case("RestApi", {"controllerRef": {"name": "d"}}, before={}),
+    Case("Accounting", {"slurmKeyRef": key("secret", "other")}, before={}),
+    Case("Accounting", {"extraConf": "PurgeJobAfter=24month"}),
+    Case("Token", {"username": "Alice_B", "secretRef": key("n", "SLURM_JWT")}),
+    # Whoever mends a mistake is not asked about the past.
+    Case("NodeSet", {MAX: "10%"}, before={MAX: "0%"}),
+]

@@ -1,0 +1,90 @@
+"""Every rule of every kind, judged by the pure functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
+from slurm_operator.webhook.admission import validate
+from slurm_operator.webhook.rules import wanted
+from slurm_operator.webhook.world import Unreadable, Wanted, World
+from tests.unit.webhook.cases import HA, Case, manifest, read
+from tests.unit.webhook.table import ALLOWED, DENIED, WARNED
+
+if TYPE_CHECKING:
+    from slurm_operator.webhook.findings import Finding
+
+
+def world(case: Case) -> World:
+    """Return what a lookup would find: the other objects of the case, and nothing else."""
+    asked = wanted(read(case.new))
+    there = {(item["kind"], item["metadata"]["name"]): item for item in case.others}
+
+    def find(kind: type[Any], name: str) -> Any:
+        body = there.get((kind.__name__, name))
+        return None if body is None else msgspec.convert(body, kind)
+
+    return World(
+        {name: find(ConfigMap, name) for name in asked.config_maps},
+        {name: find(PersistentVolumeClaim, name) for name in asked.claims},
+    )
+
+
+def judge(case: Case) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+    old = case.old
+    return validate(read(case.new), None if old is None else read(old), world(case))
+
+
+@pytest.mark.parametrize("case", DENIED, ids=str)
+def test_denied(case: Case) -> None:
+    """A mistake is refused by the path of its field, with a sentence that says what to do."""
+    errors, _ = judge(case)
+    assert [error.path for error in errors] == [case.path], errors
+    assert case.words in errors[0].message
+
+
+@pytest.mark.parametrize("case", WARNED, ids=str)
+def test_warned(case: Case) -> None:
+    """What is odd but works is admitted with a warning that names the field."""
+    errors, warnings = judge(case)
+    assert errors == ()
+    (warning,) = warnings
+    assert warning.startswith(f"{case.path}: ")
+    assert case.words in warning
+
+
+@pytest.mark.parametrize("case", ALLOWED, ids=str)
+def test_allowed(case: Case) -> None:
+    """What works is admitted in silence."""
+    assert judge(case) == ((), ())
+
+
+def test_what_could_not_be_looked_at_is_refused() -> None:
+    """A lookup without an answer is never taken for a good one."""
+    files = read(manifest("Controller", {"configFileRefs": [{"name": "files"}]}))
+    (error,), _ = validate(files, None, World(config_maps={"files": Unreadable("no answer; try again")}))
+    assert (error.path, "no answer; try again" in error.message) == ("spec.configFileRefs[0]", True)
+    shared = read(manifest("Controller", HA))
+    (error,), _ = validate(shared, None, World(claims={"state": Unreadable("no answer")}))
+    assert error.path == "spec.persistence.existingClaim"
+
+
+def test_only_what_rules_ask_about_is_wanted() -> None:
+    """ConfigMaps with files and the claim of standbys are looked at, and nothing else."""
+    plain = read(
+        manifest("Controller", {"prologScriptRefs": [{"name": "p"}], "persistence.existingClaim": "c"})
+    )
+    assert wanted(plain) == wanted(read(manifest("NodeSet")))
+    full = wanted(read(manifest("Controller", HA | {"configFileRefs": [{"name": "a"}, {"name": "b"}]})))
+    assert full == Wanted(frozenset({"a", "b"}), frozenset({"state"}))
+
+
+def test_secrets_are_not_quoted() -> None:
+    """What a line of configuration sets is not repeated: it may be a password."""
+    case = Case("Accounting", {"extraConf": "StoragePass=hunter2\nStorageHost=elsewhere"})
+    errors, warnings = judge(case)
+    assert len(errors) == 2
+    assert "hunter2" not in f"{errors}{warnings}"
