@@ -1,0 +1,232 @@
+{{/* Names, labels and small words that every template of this chart uses. */}}
+
+{{- define "slurm-operator.name" -}}
+{{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "slurm-operator.fullname" -}}
+{{- $name := include "slurm-operator.name" . -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 63 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 63 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm-operator.namespace" -}}
+{{- default .Release.Namespace .Values.namespaceOverride -}}
+{{- end -}}
+
+{{- define "slurm-operator.chart" -}}
+{{- printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" -}}
+{{- end -}}
+
+{{/*
+Whether a live object is this release's: "ours", "theirs", or "" for an object that does not exist.
+Takes a list of the context and the object.
+*/}}
+{{- define "slurm-operator.owner" -}}
+{{- $context := index . 0 -}}
+{{- $live := index . 1 -}}
+{{- if $live -}}
+{{- $marks := dig "metadata" "annotations" dict $live | default dict -}}
+{{- $name := index $marks "meta.helm.sh/release-name" | default "" -}}
+{{- $namespace := index $marks "meta.helm.sh/release-namespace" | default "" -}}
+{{- if and (eq $name $context.Release.Name) (eq $namespace $context.Release.Namespace) }}ours{{ else }}theirs{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+"true" where objects are named after the release. The plain names (`slurm-operator`) are what existing installations
+have and what documentation shows, so the first release keeps them. A later release finds them taken, and one that has
+ever been named after itself stays so. Without a cluster to look at (helm template) the plain names are used.
+*/}}
+{{- define "slurm-operator.unique" -}}
+{{- if not (kindIs "bool" .Values.uniqueNames) -}}
+{{- /* Found out once per rendering: each look is a request. */ -}}
+{{- $_ := set .Values "uniqueNames" (eq "true" (include "slurm-operator.namesAreTaken" .)) -}}
+{{- end -}}
+{{- if .Values.uniqueNames }}true{{ end -}}
+{{- end -}}
+
+{{- define "slurm-operator.namesAreTaken" -}}
+{{- $name := include "slurm-operator.name" . -}}
+{{- $full := include "slurm-operator.fullname" . -}}
+{{- $namespace := include "slurm-operator.namespace" . -}}
+{{- $hook := printf "%s-webhook" $name -}}
+{{- $owners := list
+  (include "slurm-operator.owner" (list . (lookup "apps/v1" "Deployment" $namespace $name)))
+  (include "slurm-operator.owner" (list . (lookup "apps/v1" "Deployment" $namespace $hook)))
+  (include "slurm-operator.owner" (list . (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" $hook)))
+  (include "slurm-operator.owner" (list . (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" $full)))
+  (include "slurm-operator.owner" (list . (lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" $hook)))
+-}}
+{{- $stays := false -}}
+{{- if ne $name $full -}}
+{{- $stays = eq "ours" (include "slurm-operator.owner" (list . (lookup "apps/v1" "Deployment" $namespace $full))) -}}
+{{- end -}}
+{{- if or $stays (has "theirs" $owners) }}true{{ end -}}
+{{- end -}}
+
+{{/* The name of the operator's objects in its namespace. */}}
+{{- define "slurm-operator.operator.name" -}}
+{{- if include "slurm-operator.unique" . -}}
+{{- include "slurm-operator.fullname" . -}}
+{{- else -}}
+{{- include "slurm-operator.name" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The name of the operator's objects that have no namespace. */}}
+{{- define "slurm-operator.operator.clusterName" -}}
+{{- if include "slurm-operator.unique" . -}}
+{{- printf "%s-%s" (include "slurm-operator.namespace" .) (include "slurm-operator.fullname" .) -}}
+{{- else -}}
+{{- include "slurm-operator.fullname" . -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+The namespace of the Lease. Two releases in one namespace would wait for each other: where each works in namespaces of
+its own, the second has its Lease there. Two that both work everywhere share one, and only one of them works.
+*/}}
+{{- define "slurm-operator.operator.leaseNamespace" -}}
+{{- $namespaces := include "slurm-operator.list" .Values.operator.namespaces | fromJsonArray -}}
+{{- if and $namespaces (include "slurm-operator.unique" .) -}}
+{{- first $namespaces -}}
+{{- else -}}
+{{- include "slurm-operator.namespace" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm-operator.webhook.name" -}}
+{{- printf "%s-webhook" (include "slurm-operator.operator.name" .) -}}
+{{- end -}}
+
+{{- define "slurm-operator.webhook.clusterName" -}}
+{{- if include "slurm-operator.unique" . -}}
+{{- printf "%s-webhook" (include "slurm-operator.operator.clusterName" .) -}}
+{{- else -}}
+{{- include "slurm-operator.webhook.name" . -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "slurm-operator.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "slurm-operator.name" . }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "slurm-operator.webhook.selectorLabels" -}}
+app.kubernetes.io/name: {{ include "slurm-operator.name" . }}-webhook
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "slurm-operator.commonLabels" -}}
+helm.sh/chart: {{ include "slurm-operator.chart" . }}
+app.kubernetes.io/part-of: slurm-operator
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end -}}
+
+{{- define "slurm-operator.labels" -}}
+{{ include "slurm-operator.commonLabels" . }}
+{{ include "slurm-operator.selectorLabels" . }}
+{{- end -}}
+
+{{- define "slurm-operator.webhook.labels" -}}
+{{ include "slurm-operator.commonLabels" . }}
+{{ include "slurm-operator.webhook.selectorLabels" . }}
+{{- end -}}
+
+{{- define "slurm-operator.operator.serviceAccountName" -}}
+{{- $account := .Values.operator.serviceAccount -}}
+{{- $account.name | default (ternary (include "slurm-operator.fullname" .) "default" $account.create) -}}
+{{- end -}}
+
+{{- define "slurm-operator.webhook.serviceAccountName" -}}
+{{- $account := .Values.webhook.serviceAccount -}}
+{{- $account.name | default (ternary (include "slurm-operator.webhook.name" .) "default" $account.create) -}}
+{{- end -}}
+
+{{/*
+The image of a component; takes a list of the context, the component's values and the path of them.
+The images of the Go operator hold another program. A values file that still names them means "the operator", so the
+image of this one is used, tag and digest included.
+*/}}
+{{- define "slurm-operator.image" -}}
+{{- $context := index . 0 -}}
+{{- $image := (index . 1).image -}}
+{{- $path := index . 2 -}}
+{{- $own := printf "slurm-operator:%s" $context.Chart.AppVersion -}}
+{{- if kindIs "string" $image -}}
+{{- if not $image }}{{ fail (printf "%s.image is empty: name an image, or leave the value out" $path) }}{{ end -}}
+{{- if regexMatch "^ghcr\\.io/slinkyproject/slurm-operator(-webhook)?([:@]|$)" $image }}{{ $own }}{{ else }}{{ $image }}{{ end -}}
+{{- else -}}
+{{- $repository := $image.repository -}}
+{{- if not $repository }}{{ fail (printf "%s.image.repository is empty: name a repository, or leave the value out" $path) }}{{ end -}}
+{{- if has $repository (list "ghcr.io/slinkyproject/slurm-operator" "ghcr.io/slinkyproject/slurm-operator-webhook") -}}
+{{- $own -}}
+{{- else if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
+{{- else -}}
+{{- printf "%s:%v" $repository ($image.tag | default $context.Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A port as a number; takes a list of the value, its path and the smallest port allowed. */}}
+{{- define "slurm-operator.port" -}}
+{{- $value := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- $least := index . 2 | int -}}
+{{- /* helm reads numbers of values files as float64, and %v of a large one is not decimal. */ -}}
+{{- $text := ternary $value (printf "%d" (int64 $value)) (kindIs "string" $value) -}}
+{{- if or (kindIs "bool" $value) (not (regexMatch "^(0|[1-9][0-9]{0,4})$" $text)) (lt (int $text) $least) (gt (int $text) 65535) -}}
+{{- fail (printf "%s is %v: want a port from %d to 65535" $path $value $least) -}}
+{{- end -}}
+{{- $text -}}
+{{- end -}}
+
+{{/* Names from a list, or from a text with commas, as JSON. */}}
+{{- define "slurm-operator.list" -}}
+{{- $items := ternary . (splitList "," (toString .)) (kindIs "slice" .) -}}
+{{- $names := list -}}
+{{- range $items -}}
+{{- $names = append $names (trim (toString .)) -}}
+{{- end -}}
+{{- compact $names | uniq | toJson -}}
+{{- end -}}
+
+{{/* What a PodDisruptionBudget allows; takes the pdb values. */}}
+{{- define "slurm-operator.pdb" -}}
+{{- if kindIs "invalid" .maxUnavailable -}}
+minAvailable: {{ .minAvailable }}
+{{- else -}}
+maxUnavailable: {{ .maxUnavailable }}
+{{- end -}}
+{{- end -}}
+
+{{/* The scheduling fields of a component's pods; takes a list of the context and the component's values. */}}
+{{- define "slurm-operator.podFields" -}}
+{{- $context := index . 0 -}}
+{{- $values := index . 1 -}}
+{{- with $context.Values.imagePullSecrets }}
+imagePullSecrets:
+{{- toYaml . | nindent 0 }}
+{{- end }}
+{{- with $context.Values.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- range $field := list "nodeSelector" "affinity" "tolerations" "topologySpreadConstraints" }}
+{{- with index $values $field }}
+{{ $field }}:
+{{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with $values.podSecurityContext }}
+securityContext:
+{{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,111 @@
+{{/* Parts of custom resources, from values that leave room: images, containers, pods, configuration lines. */}}
+
+{{/* An image from a text, or from repository, tag and digest; takes a list of the image and its path in the values. */}}
+{{- define "slurm.image" -}}
+{{- $image := index . 0 -}}
+{{- $path := index . 1 -}}
+{{- if kindIs "string" $image -}}
+{{- $image | required (printf "%s is empty: name an image" $path) -}}
+{{- else if not $image -}}
+{{- fail (printf "%s is missing: name an image" $path) -}}
+{{- else -}}
+{{- $repository := $image.repository | required (printf "%s.repository is empty: name a repository" $path) -}}
+{{- if $image.digest -}}
+{{- printf "%s@%s" $repository $image.digest -}}
+{{- else if kindIs "invalid" $image.tag -}}
+{{- fail (printf "%s has neither tag nor digest: name one of them" $path) -}}
+{{- else -}}
+{{- printf "%s:%v" $repository ($image.tag | toString | required (printf "%s has neither tag nor digest: name one of them" $path)) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A map without empty maps, empty lists and nulls: in a pod they would wipe out what the operator puts there. */}}
+{{- define "slurm.compact" -}}
+{{- $kept := dict -}}
+{{- range $key, $value := . -}}
+{{- $empty := or (kindIs "invalid" $value) (and (or (kindIs "map" $value) (kindIs "slice" $value)) (not $value)) -}}
+{{- if not $empty }}{{ $_ := set $kept $key $value }}{{ end -}}
+{{- end -}}
+{{- toJson $kept -}}
+{{- end -}}
+
+{{/* A container of a custom resource; takes a list of the context, the container's values and their path. */}}
+{{- define "slurm.container" -}}
+{{- $context := index . 0 -}}
+{{- $container := index . 1 | default dict -}}
+{{- $path := index . 2 -}}
+{{- $result := include "slurm.compact" $container | fromJson -}}
+{{- $_ := set $result "image" (include "slurm.image" (list $container.image (printf "%s.image" $path))) -}}
+{{- $_ := set $result "imagePullPolicy" ($container.imagePullPolicy | default $context.Values.imagePullPolicy) -}}
+{{- toYaml $result -}}
+{{- end -}}
+
+{{/* A pod template of a custom resource; takes a list of the context, the metadata and the podSpec. */}}
+{{- define "slurm.template" -}}
+{{- $context := index . 0 -}}
+{{- $metadata := index . 1 | default dict -}}
+{{- $spec := index . 2 | default dict -}}
+{{- $result := include "slurm.compact" $spec | fromJson -}}
+{{- with concat ($spec.imagePullSecrets | default list) ($context.Values.imagePullSecrets | default list) | uniq -}}
+{{- $_ := set $result "imagePullSecrets" . -}}
+{{- end -}}
+{{- if and $context.Values.priorityClass.enabled (not $result.priorityClassName) -}}
+{{- $_ := set $result "priorityClassName" (include "slurm.priorityClassName" $context) -}}
+{{- end -}}
+{{- with include "slurm.compact" $metadata | fromJson }}
+metadata:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with $result }}
+spec:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "slurm.priorityClassName" -}}
+{{- .Values.priorityClass.name | default "slurm-priority-critical" -}}
+{{- end -}}
+
+{{/* A Service of a custom resource; takes the service's values. */}}
+{{- define "slurm.service" -}}
+{{- with include "slurm.compact" (. | default dict) | fromJson -}}
+{{- toYaml . -}}
+{{- end -}}
+{{- end -}}
+
+{{/* One value of a configuration: lists with commas, whole numbers without an exponent. */}}
+{{- define "slurm.confValue" -}}
+{{- if kindIs "slice" . -}}
+{{- $items := list -}}
+{{- range . }}{{ $items = append $items (include "slurm.confValue" .) }}{{ end -}}
+{{- join "," (compact $items) -}}
+{{- else if and (kindIs "float64" .) (eq (float64 (int64 .)) .) -}}
+{{- int64 . -}}
+{{- else if not (kindIs "invalid" .) -}}
+{{- trim (toString .) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Key=Value pairs of a map, sorted by key; takes a list of the text that wins, the map, and what stands between pairs. */}}
+{{- define "slurm.conf" -}}
+{{- $raw := index . 0 -}}
+{{- if $raw -}}
+{{- $raw -}}
+{{- else -}}
+{{- $pairs := list -}}
+{{- range $key, $value := index . 1 | default dict -}}
+{{- with include "slurm.confValue" $value -}}
+{{- $pairs = append $pairs (printf "%s=%s" $key .) -}}
+{{- end -}}
+{{- end -}}
+{{- join (index . 2) $pairs -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A list of names as references. */}}
+{{- define "slurm.refs" -}}
+{{- range . }}
+- name: {{ . }}
+{{- end }}
+{{- end -}}

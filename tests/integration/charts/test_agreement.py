@@ -1,0 +1,121 @@
+"""The charts against the program they start: flags, paths, metrics and versions."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from slurm_operator import __version__
+from slurm_operator.flags import (
+    Parser,
+    add_manager_flags,
+    add_webhook_flags,
+    manager_options,
+    parse,
+    webhook_options,
+)
+from slurm_operator.kube.metrics import REGISTRY
+from slurm_operator.webhook.registration import BINDING_NAME, BINDING_PATH, WEBHOOKS
+from tests.integration.charts.account import granted
+from tests.integration.charts.charting import CHARTS, OPERATOR, VALUES, render
+from tests.integration.webhook.serving import _RULES as WEBHOOK_RULES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARSERS = {"manager": (add_manager_flags, manager_options), "webhook": (add_webhook_flags, webhook_options)}
+DOCUMENTED = (CHARTS.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
+
+
+def rendered(helm: Path, kind: str, *arguments: str) -> list[dict[str, Any]]:
+    """Return the objects of one kind of the operator's chart."""
+    return [item for item in render(helm, OPERATOR, *arguments) if item["kind"] == kind]
+
+
+FILES = sorted((VALUES / "slurm-operator").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("values", FILES, ids=lambda path: path.stem)
+def test_flags_are_understood(helm_program: Path, values: Path) -> None:
+    """Each container starts a command of the program with flags that it knows and values that it takes."""
+    deployments = rendered(helm_program, "Deployment", "--values", str(values))
+    commands = []
+    for deployment in deployments:
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        command, *flags = container["args"]
+        add_flags, options = PARSERS[command]
+        parser = Parser(prog=command, usage="", description="")
+        add_flags(parser)
+        options(parse(parser, flags))
+        commands.append(command)
+    assert sorted(commands) == ["manager", "webhook"]
+
+
+def test_webhooks_are_those_that_are_served(helm_program: Path) -> None:
+    """Every kind is judged, under the name and the path at which the program serves it."""
+    (configuration,) = rendered(helm_program, "ValidatingWebhookConfiguration")
+    configured = {
+        (
+            hook["name"],
+            hook["clientConfig"]["service"]["path"],
+            *hook["rules"][0]["apiGroups"],
+            *hook["rules"][0]["apiVersions"],
+            *hook["rules"][0]["resources"],
+        )
+        for hook in configuration["webhooks"]
+    }
+    assert configured == {
+        (hook.name, hook.path, hook.resource.group, hook.resource.version, hook.resource.plural)
+        for hook in WEBHOOKS
+    }
+    (binding,) = rendered(helm_program, "MutatingWebhookConfiguration", "--set", "webhook.podsBinding=true")
+    (hook,) = binding["webhooks"]
+    assert (hook["name"], hook["clientConfig"]["service"]["path"]) == (BINDING_NAME, BINDING_PATH)
+
+
+def test_own_certificate_is_what_the_api_server_trusts(helm_program: Path) -> None:
+    """The chart's certificate is signed by the bundle that it registers, for the name that is called."""
+    arguments = ("--set", "certManager.enabled=false")
+    objects = {item["kind"]: item for item in render(helm_program, OPERATOR, *arguments)}
+    data = {key: base64.b64decode(text) for key, text in objects["Secret"]["data"].items()}
+    (hook, *_) = objects["ValidatingWebhookConfiguration"]["webhooks"]
+    authority = x509.load_pem_x509_certificate(base64.b64decode(hook["clientConfig"]["caBundle"]))
+    serving = x509.load_pem_x509_certificate(data["tls.crt"])
+    key = serialization.load_pem_private_key(data["tls.key"], None)
+    serving.verify_directly_issued_by(authority)
+    assert key.public_key() == serving.public_key()
+    names = serving.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    service = hook["clientConfig"]["service"]
+    assert f"{service['name']}.{service['namespace']}.svc" in names.get_values_for_type(x509.DNSName)
+
+
+def test_rights_of_the_webhook_are_those_its_tests_run_with(helm_program: Path) -> None:
+    """The role in the chart is the one under which the tests of the webhook run it."""
+    roles = rendered(helm_program, "ClusterRole", "--set", "webhook.podsBinding=true,operator.enabled=false")
+    assert granted(roles) == granted([{"rules": WEBHOOK_RULES}])
+
+
+def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
+    """Every series in an alert is one that docs/metrics.md describes, asked for as its type needs it."""
+    types = {metric.name: metric.type for metric in REGISTRY.collect()}
+    (rule,) = rendered(helm_program, "PrometheusRule", "--set", "monitoring.prometheusRule.enabled=true")
+    for alert in rule["spec"]["groups"][0]["rules"]:
+        (series,) = re.findall(r"(?:slurm_operator|leader_election)_\w+", alert["expr"])
+        base = series.removesuffix("_bucket")
+        assert f"`{base}" in DOCUMENTED, alert["alert"]
+        assert (types.get(base) == "histogram") is series.endswith("_bucket"), alert["alert"]
+
+
+def test_versions_are_one() -> None:
+    """The operator's charts have the version of the program, which is the tag of its image as well."""
+    for name in ("slurm-operator-crds", "slurm-operator"):
+        chart = yaml.safe_load((CHARTS / name / "Chart.yaml").read_text(encoding="utf-8"))
+        assert (chart["version"], chart["appVersion"]) == (__version__, __version__)
+        for dependency in chart.get("dependencies", ()):
+            assert dependency["version"] == __version__
