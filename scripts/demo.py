@@ -1,149 +1,45 @@
-"""Show the operator between a real Kubernetes and a real Slurm on this machine, then remove everything again.
+"""Show a Slurm on Kubernetes on this machine, from nothing to a job's output, then remove everything again.
 
-The Slurm daemons run beside the cluster, not in it: its nodes are fake ones (kwok), on which no program runs.
-The operator reaches them as it reaches any Slurm that it did not deploy, through a Cluster. They need root;
-without it the demo says so and shows the rest.
+On a machine with root and a usual kernel it is all real: nodes with kubelets, our charts, Slurm in pods (see
+demo_real.py). Elsewhere the demo says what is lacking, and shows the operator between a Kubernetes with fake
+nodes and a Slurm beside it (see demo_fake.py).
 
-python scripts/demo.py           up, show, down
-python scripts/demo.py --keep    up, show, and leave it running
-python scripts/demo.py --down    remove what --keep left
+python scripts/demo.py                       up, show, down
+python scripts/demo.py --keep                up, show, and leave it running
+python scripts/demo.py --down                remove what --keep left
+python scripts/demo.py --fake                with fake nodes, also where real ones are possible
+python scripts/demo.py --kubeconfig FILE     on a cluster of yours, into the namespaces slinky and slurm
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import os
 import signal
-import socket
-import subprocess
 import sys
+import tempfile
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from kubebox import Box, BoxError, BoxSpec, KubeboxError, SlurmBox, SlurmSpec
-from kubebox.procs import ProcessId
-from slurm_operator.api.schema import render_crds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from kubebox import Box, BoxError, KubeboxError
+from kubebox.nodes.ground import what_is_lacking
+from scripts import demo_fake, demo_real
+from scripts.demo_cluster import Cluster
+from scripts.demo_steps import detail, say, step
 
 NAME = "demo"
-NODES = 3
-ROOT = Path(__file__).resolve().parent.parent
-EXAMPLE = ROOT / "examples" / "minimal.yaml"
-CLUSTER = ROOT / "examples" / "cluster.yaml"
-SERVER = "http://slurmrestd.example.com:6820"
-NAMESPACE = ("-n", "slurm")
-READY_SECONDS = 60.0
-ENDINGS = {signal.SIGTERM, signal.SIGHUP, signal.SIGINT}
-
-
-def say(text: str) -> None:
-    """Print one line at once, so that progress is seen as it happens."""
-    print(text, flush=True)
-
-
-@contextlib.contextmanager
-def step(label: str) -> Iterator[None]:
-    """Say what is done now and how long it took."""
-    started = time.monotonic()
-    say(f"==> {label}")
-    yield
-    say(f"    done in {time.monotonic() - started:.1f} s")
-
-
-def show(box: Box, *arguments: str) -> None:
-    """Print a kubectl command and its output."""
-    say(f"\n$ kubectl {' '.join(arguments)}")
-    say(box.kubectl(*arguments).rstrip())
-
-
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on at this moment."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Put off the end that a signal asks for: a process is not to be started and then forgotten."""
-    asked: list[int] = []
-
-    def note(number: int, _frame: object) -> None:
-        asked.append(number)
-
-    before = {number: signal.signal(number, note) for number in ENDINGS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-        if asked:
-            signal.raise_signal(asked[0])
-
-
-def start_operator(box: Box) -> subprocess.Popen[bytes]:
-    """Start the operator beside the cluster and wait until it says that it is ready."""
-    port = free_port()
-    with (box.state / "operator.log").open("wb") as log:
-        command = [sys.executable, "-m", "slurm_operator", "manager", "--kubeconfig", str(box.kubeconfig)]
-        flags = ["--leader-elect", f"--health-addr=127.0.0.1:{port}", "--metrics-addr=0"]
-        with undisturbed():
-            # Nothing of ours stays in its hands: a pipe behind `make demo KEEP=1` would never end.
-            process = subprocess.Popen(
-                [*command, *flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
-            )
-            if (identity := ProcessId.of(process.pid)) is not None:
-                (box.state / "operator.json").write_text(json.dumps([identity.pid, identity.started]))
-    # Straight to loopback, whatever proxy the environment names.
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + READY_SECONDS
-    while True:
-        if process.poll() is not None or time.monotonic() > deadline:
-            tail = (box.state / "operator.log").read_text(errors="replace")[-2000:]
-            raise SystemExit(f"the operator did not become ready:\n{tail}")
-        with (
-            contextlib.suppress(OSError, urllib.error.URLError),
-            direct.open(f"http://127.0.0.1:{port}/readyz", timeout=2),
-        ):
-            return process
-        time.sleep(0.1)
-
-
-def stop_operator(box: Box) -> None:
-    """End the operator that an earlier run left, if it is still that very process."""
-    note = box.state / "operator.json"
-    if not note.exists():
-        return
-    identity = ProcessId(*json.loads(note.read_text()))
-    if identity.signal(signal.SIGTERM):
-        deadline = time.monotonic() + READY_SECONDS
-        while identity.alive() and time.monotonic() < deadline:
-            time.sleep(0.1)
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(identity.pid, os.WNOHANG)
-    note.unlink()
 
 
 def down(box: Box) -> None:
     """Remove everything."""
     with step("removing the demo"):
-        stop_operator(box)
-        with contextlib.suppress(BoxError):
-            SlurmBox.attach(NAME).down()
+        demo_fake.end_neighbours(box)
         box.down()
 
 
-def remove_kept(name: str) -> None:
+def remove_kept() -> None:
     """Remove what an earlier run left; one that is being shown at this moment is somebody's."""
     try:
-        box = Box.attach(name)
+        box = Box.attach(NAME)
     except BoxError:
         say("no demo is running")
         return
@@ -152,66 +48,49 @@ def remove_kept(name: str) -> None:
     down(box)
 
 
-def start_slurm(box: Box, *, keep: bool) -> SlurmBox | None:
-    """Start a Slurm beside the cluster, and give the cluster its keys; None where that cannot be."""
-    if os.geteuid() != 0:
-        say("==> no Slurm: its daemons need root; run `make demo` as root to see them")
-        box.kubectl(
-            *NAMESPACE, "create", "secret", "generic", "slurm-auth-slurm", "--from-literal=slurm.key=demo"
+def show_here(*, keep: bool, fake: bool) -> list[str]:
+    """Show the demo on this machine, and return what to try with what is left of it."""
+    if not fake and (reason := what_is_lacking()) is not None:
+        say(f"==> no real nodes here: {reason}")
+        detail(
+            "fake ones instead, and a Slurm beside them; `kubebox/nodes` needs root, namespaces, overlayfs"
         )
-        box.kubectl(
-            *NAMESPACE, "create", "secret", "generic", "slurm-auth-jwt", "--from-literal=jwt.key=demo"
+        fake = True
+    stage = demo_fake if fake else demo_real
+    box = stage.start(NAME, keep=keep)
+    kept = False
+    try:
+        stage.present(box, keep=keep)
+        kept = keep
+    finally:
+        if not kept:
+            down(box)
+    return [*stage.hints(box), "make demo-down    # removes it"] if keep else []
+
+
+def show_there(
+    kubeconfig: Path, operator_image: str | None, values: list[str], *, keep: bool, remove: bool
+) -> list[str]:
+    """Show the demo on a cluster that somebody else keeps, and return what to try with what is left of it."""
+    if not kubeconfig.is_file():
+        raise BoxError(f"KUBECONFIG={kubeconfig}: there is no such file")
+    if operator_image is None and not remove:
+        raise BoxError(
+            "a cluster of yours needs the operator's image in a registry that it can reach: build it "
+            "(docs/images.md) and name it, make demo KUBECONFIG=… OPERATOR_IMAGE=registry/slurm-operator:tag"
         )
-        return None
-    with step(f"a real Slurm 26.05 with {NODES} nodes beside it"):
-        slurm = SlurmBox.up(
-            SlurmSpec(name=NAME, nodes=NODES), detach=keep, progress=lambda line: say(f"    {line}")
-        )
-    for secret, key, value in (
-        ("slurm-auth-slurm", "slurm.key", slurm.slurm_key),
-        ("slurm-auth-jwt", "jwt.key", slurm.jwt_key),
-    ):
-        # By a file, not by an argument: a key is arbitrary bytes, and arguments are seen by every user.
-        path = box.state / key
-        path.touch(mode=0o600)
-        path.write_bytes(value)
-        box.kubectl(*NAMESPACE, "create", "secret", "generic", secret, f"--from-file={key}={path}")
-        path.unlink()
-    return slurm
-
-
-def connect(box: Box, slurm: SlurmBox) -> None:
-    """Tell the operator where slurmrestd is, and wait until both say that they know each other."""
-    with step(f"applying {CLUSTER.name}: a Token and a Cluster"):
-        manifest = CLUSTER.read_text().replace(SERVER, slurm.url)
-        box.kubectl(*NAMESPACE, "apply", "-f", "-", stdin=manifest)
-        for condition, target in (("Ready", "cluster/slurm"), ("SlurmApiReady", "controller/slurm")):
-            box.kubectl(*NAMESPACE, "wait", f"--for=condition={condition}", target, "--timeout=60s")
-    show(box, *NAMESPACE, "get", "tokens,clusters", "-o", "wide")
-    path = "jsonpath={.status.conditions[?(@.type=='SlurmApiReady')].message}"
-    show(box, *NAMESPACE, "get", "controller", "slurm", "-o", path)
-
-
-def run_job(slurm: SlurmBox) -> None:
-    """Run one job on all nodes and show what it printed."""
-    for command in (
-        ["sinfo"],
-        ["srun", f"--nodes={NODES}", "--label", "sh", "-c", "echo $SLURMD_NODENAME works"],
-    ):
-        say(f"\n$ {' '.join(command)}")
-        say(slurm.run(*command, user="alice").stdout.rstrip())
-
-
-def present(box: Box, slurm: SlurmBox | None) -> None:
-    """Apply the examples and look at them."""
-    with step(f"applying {EXAMPLE.name}: a Controller, a RestApi and a NodeSet"):
-        box.kubectl(*NAMESPACE, "apply", "-f", str(EXAMPLE))
-    show(box, "get", "nodes")
-    show(box, *NAMESPACE, "get", "controllers,restapis,nodesets")
-    show(box, "-n", "default", "get", "lease", "slurm-operator")
-    if slurm is not None:
-        connect(box, slurm)
-        run_job(slurm)
+    with tempfile.TemporaryDirectory() as home:
+        cluster = Cluster(kubeconfig, Path(home), detail)
+        kept = False
+        try:
+            if not remove:
+                demo_real.present_on(cluster, operator_image, *values)
+                kept = keep
+        finally:
+            if not kept:
+                with step("removing the demo"):
+                    demo_real.take_down(cluster)
+    return demo_real.ideas() if kept else []
 
 
 def main() -> int:
@@ -219,37 +98,43 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--keep", action="store_true", help="leave everything running")
     parser.add_argument("--down", action="store_true", help="remove what --keep left")
+    parser.add_argument(
+        "--fake", action="store_true", help="use fake nodes, also where real ones are possible"
+    )
+    parser.add_argument("--kubeconfig", type=Path, metavar="FILE", help="a cluster of yours")
+    parser.add_argument("--operator-image", metavar="NAME", help="the operator's image, with --kubeconfig")
+    parser.add_argument(
+        "--values", action="append", default=[], metavar="FILE", help="more values, with --kubeconfig"
+    )
     options = parser.parse_args()
     started = time.monotonic()
-    for number in ENDINGS - {signal.SIGINT}:
+    for number in demo_fake.ENDINGS - {signal.SIGINT}:
         signal.signal(number, lambda number, _frame: sys.exit(128 + number))
     try:
-        remove_kept(NAME)
-        if options.down:
-            return 0
-        with step(f"a real Kubernetes with {NODES} nodes (their pods are played by kwok)"):
-            spec = BoxSpec(name=NAME, controller_manager=True, scheduler=True, fake_nodes=NODES)
-            box = Box.up(spec, detach=options.keep, progress=lambda line: say(f"    {line}"))
-        kept = False
-        try:
-            with step("installing the CRDs"):
-                box.kubectl("apply", "--server-side", "-f", "-", stdin="".join(render_crds().values()))
-            with step("starting the operator"):
-                start_operator(box)
-            box.kubectl("create", "namespace", "slurm")
-            present(box, start_slurm(box, keep=options.keep))
-            kept = options.keep
-        finally:
-            if not kept:
-                down(box)
+        if options.kubeconfig is not None:
+            what_next = show_there(
+                options.kubeconfig,
+                options.operator_image,
+                options.values,
+                keep=options.keep,
+                remove=options.down,
+            )
+        else:
+            remove_kept()
+            if options.down:
+                return 0
+            what_next = show_here(keep=options.keep, fake=options.fake)
     except KubeboxError as error:
         say(f"demo: {error}")
         return 1
     say(f"\nThe demo took {time.monotonic() - started:.0f} s.")
-    if options.keep:
-        say("It still runs. Remove it: make demo-down. Look around:")
-        say(f'  eval "$(PYTHONPATH={ROOT} {sys.executable} -m kubebox env {NAME})"')
-        say(f"  PYTHONPATH={ROOT} {sys.executable} -m kubebox slurm exec --box {NAME} -- sinfo")
+    if what_next:
+        say("It still runs. Try:")
+        for line in what_next:
+            say(f"  {line}")
+    elif not options.down:
+        gone = "All of it is" if options.kubeconfig is None else "All but the definitions (CRDs) is"
+        say(f"{gone} gone again. `KEEP=1` leaves it running, and says what to try.")
     return 0
 
 

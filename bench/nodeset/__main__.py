@@ -1,0 +1,153 @@
+"""Measure the NodeSet controller at scale, in one run against one API server.
+
+    scale_out   seconds until all workers exist, and until the status says that all are ready, divided by what
+                a plain client needs for the same pods, before and after; writes, requests to Slurm and CPU
+                time until rest
+    idle        one minute at rest
+    scale_in    half of the workers, all idle: requests to Slurm for each wave of drains, writes for each pod
+                beside its deletion
+    update      a rolling update of the rest with a quarter unavailable
+    job_end     from the end of a job to the deletion of its pod, which was held for it
+    rss, stall  memory, and the longest turn of the event loop since the start, by the clock and in CPU time:
+                by the clock it is as long as others keep the cores from it
+
+Ratios hold on any machine; the absolute figures belong to the machine named in the result. The API server,
+etcd, the scheduler and what plays nodes and Slurm share the cores with what is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import math
+import signal
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bench import report
+from bench.nodeset import phases
+from bench.nodeset.machines import running_machines
+from bench.nodeset.operator import running
+from bench.nodeset.stage import NAMESPACE, staged
+from kubebox import Box, BoxSpec
+from slurm_operator.api.schema import all_crds
+from slurm_operator.kube.log import LogOptions, configure
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+SPEC = BoxSpec(controller_manager=True, scheduler=True)
+# Pods per node; it has room for 250.
+_PER_NODE = 100
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    workers: int = 1000
+    most: int = 5000
+    jobs: int = 100
+    idle_seconds: float = 60.0
+    quiet_seconds: float = 4.0
+
+
+def goals(sizes: Sizes) -> report.Goals:
+    """Return the goals; those of memory grow with the number of workers."""
+    found: report.Goals = {
+        "scale_out_created_ratio": ("≤", 1.5),
+        "scale_out_ready_ratio": ("≤", 1.5),
+        "idle_writes": ("≤", 0.0),
+        "scale_in_slurm_requests_per_wave": ("≤", 5.0),
+        "scale_in_writes_per_pod": ("≤", 2.0),
+        "job_end_p95_seconds": ("≤", 5.0),
+        f"stall_ms_{sizes.workers}": ("≤", 50.0),
+        f"stall_cpu_ms_{sizes.workers}": ("≤", 50.0),
+    }
+    return found | {
+        f"rss_mib_{count}": ("≤", 100.0 + count * 10 / 1024) for count in (sizes.workers, sizes.most)
+    }
+
+
+async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
+    """Take every figure."""
+    workers, most = sizes.workers, sizes.most
+    async with (
+        running_machines(box, machines(sizes)),
+        staged(box, 1) as stage,
+        running(box, NAMESPACE, log) as operator,
+    ):
+        run = phases.Run(box, stage, operator, sizes.quiet_seconds)
+        await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
+        await run.at_rest()
+        plain = [await _told("plain client", phases.raw_scale_out(run, workers))]
+        figures = await _told("scale-out", phases.scale_out(run, workers))
+        figures |= await _told("idle", phases.idle(run, sizes.idle_seconds))
+        figures |= await phases.memory(run, str(workers))
+        plain.append(await _told("plain client", phases.raw_scale_out(run, workers)))
+        figures |= phases.compared(figures, plain)
+        figures |= await _told("scale-in", phases.scale_in(run, workers // 2))
+        figures |= await _told("rolling update", phases.rolling_update(run))
+        figures |= await _told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
+        figures |= await phases.memory(run, "after_all")
+        figures |= await phases.stalls(run, workers)
+        if most > workers:
+            figures |= await _told("scale-out to the most", phases.scale_out(run, most, "most"))
+            figures |= await phases.memory(run, str(most))
+            figures |= await phases.stalls(run, most)
+    return figures
+
+
+async def _told(what: str, phase: Awaitable[phases.Figures]) -> phases.Figures:
+    """Say what is being measured: it takes minutes."""
+    print(f"  {what} …", file=sys.stderr, flush=True)
+    figures = await phase
+    for name, value in figures.items():
+        print(f"    {name:28} {value:12.2f}", file=sys.stderr, flush=True)
+    return figures
+
+
+def machines(sizes: Sizes) -> int:
+    """Return how many nodes have room for all workers, and for those of the plain client beside the first."""
+    return max(3, math.ceil(max(2 * sizes.workers, sizes.most) / _PER_NODE))
+
+
+async def run(sizes: Sizes, log: Path) -> tuple[phases.Figures, dict[str, str]]:
+    """Take every figure on one API server."""
+    with await asyncio.to_thread(Box.up, SPEC) as box:
+        crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": all_crds()})
+        await asyncio.to_thread(box.kubectl, "apply", "--server-side", "-f", "-", stdin=crds)
+        await asyncio.to_thread(box.kubectl, "wait", "--for=condition=Established", "crd", "--all")
+        figures = await measure(box, sizes, log)
+        shown = await asyncio.to_thread(box.kubectl, "version", "-o", "json")
+        return figures, report.provenance(kubernetes=json.loads(shown)["serverVersion"]["gitVersion"])
+
+
+def main() -> None:
+    """Run the measurements, print the table, keep the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--workers", type=int, default=Sizes.workers)
+    parser.add_argument("--most", type=int, default=Sizes.most, help="workers of the last figures of memory")
+    parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="jobs whose end is measured")
+    parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
+    parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
+    parser.add_argument(
+        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
+    )
+    options = parser.parse_args()
+    configure(LogOptions())
+    # Ends as after Ctrl-C: what it has started ends with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    sizes = Sizes(options.workers, options.most, options.jobs, options.idle_seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
+    print(report.table(figures, report.baseline("nodeset"), goals(sizes)))
+    report.keep("nodeset", figures, where, as_baseline=options.save_baseline)
+
+
+if __name__ == "__main__":
+    main()

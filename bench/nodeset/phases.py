@@ -1,0 +1,246 @@
+"""What is measured, one function each; each leaves the operator at rest.
+
+"At rest" means that neither the API server nor Slurm has been written to for a few seconds. Times end with
+what a user sees: the pod, its deletion, the NodeSet's status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import statistics
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from bench.load import RawClient, in_parallel
+from bench.nodeset.stage import DEADLINE, Pods, following
+from slurm_operator.kube.errors import AlreadyExists
+from slurm_operator.kube.models import Namespace
+
+if TYPE_CHECKING:
+    from collections import Counter
+    from collections.abc import Awaitable, Callable
+
+    from bench.nodeset.operator import Operator, Reading
+    from bench.nodeset.stage import Stage
+    from kubebox import Box
+
+Figures = dict[str, float]
+
+_SLURM_WRITES: Final = (
+    *("update_nodes", "create_nodes", "delete_node", "write_reservation", "delete_reservation"),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """The operator, the namespace it works in, and the machine below."""
+
+    box: Box
+    stage: Stage
+    operator: Operator
+    quiet: float
+    """For how long nothing must have been written to call it rest."""
+
+    async def at_rest(self) -> Reading:
+        """Wait until nothing has been written for a while, and return what was read off then."""
+        end = time.monotonic() + DEADLINE
+        last, since = await self._written(), time.monotonic()
+        while time.monotonic() - since < self.quiet:
+            if time.monotonic() > end:
+                raise RuntimeError(f"the operator still writes after {DEADLINE:g} s")
+            # A scrape costs the operator a hundredth of a second.
+            await asyncio.sleep(1.0)
+            if (now := await self._written()) != last:
+                last, since = now, time.monotonic()
+        return await self.operator.reading()
+
+    async def _written(self) -> tuple[int, int]:
+        reading = await self.operator.reading()
+        return reading.writes.total(), sum(self.stage.standin.counts[name] for name in _SLURM_WRITES)
+
+
+class Span:
+    """What the operator did between two moments."""
+
+    def __init__(self, before: Reading, after: Reading, slurm: Counter[str]) -> None:
+        self.writes = after.since(before)
+        self.cpu = after.cpu - before.cpu
+        self.slurm = slurm
+
+    def figures(self, name: str) -> Figures:
+        """Return its figures under a common name."""
+        return {
+            f"{name}_writes": self.writes.total(),
+            f"{name}_slurm_requests": self.slurm.total(),
+            f"{name}_cpu_seconds": self.cpu,
+        }
+
+
+async def raw_scale_out(run: Run, workers: int) -> Figures:
+    """Create the same pods with a plain client, wait until all are ready, and take them away again."""
+    namespace = "raw"
+    manifest = await run.stage.manifest()
+    raw, pods = RawClient(run.box), Pods(run.stage.client, namespace)
+    path = f"/api/v1/namespaces/{namespace}/pods"
+
+    async def create(name: str) -> None:
+        pod = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
+        await raw.send("POST", path, json.dumps(pod).encode())
+
+    try:
+        with suppress(AlreadyExists):
+            await run.stage.client.create(Namespace, {"metadata": {"name": namespace}})
+        await _service_account(run, namespace)
+        async with following(pods.informer):
+            started = time.monotonic()
+            await in_parallel([f"worker-{number}" for number in range(workers)], create)
+            created = time.monotonic() - started
+            ready = await run.stage.until(lambda: len(pods.ready) == workers, "raw pods are ready", pods)
+            await raw.send("DELETE", path, b"")
+            await run.stage.until(lambda: not pods.informer.store.list(), "raw pods are gone", pods)
+    finally:
+        await raw.close()
+    return {"raw_created_seconds": created, "raw_ready_seconds": ready - started}
+
+
+def compared(figures: Figures, plain: list[Figures]) -> Figures:
+    """Return what a scale-out took as a multiple of what a plain client took, before and after it.
+
+    The plain client only sees pods that are ready; that the status says so, too, is part of ours.
+    """
+    raw = {name: statistics.mean(one[name] for one in plain) for name in plain[0]}
+    created, ready = figures["scale_out_created_seconds"], figures["scale_out_ready_seconds"]
+    return raw | {
+        "scale_out_created_ratio": created / raw["raw_created_seconds"],
+        "scale_out_ready_ratio": ready / raw["raw_ready_seconds"],
+    }
+
+
+async def _service_account(run: Run, namespace: str) -> None:
+    """Wait for the controller manager to make the account without which no pod is accepted."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+
+    async def made() -> bool:
+        return bool(json.loads(await run.stage.client.raw("GET", path))["items"])
+
+    await _eventually(made)
+
+
+async def scale_out(run: Run, workers: int, name: str = "scale_out") -> Figures:
+    """Ask for that many workers and wait until the status says that all are ready."""
+    stage = run.stage
+    before, asked = await run.at_rest(), stage.standin.counts.copy()
+    started = await stage.change(replicas=workers)
+    created = await stage.until(lambda: len(stage.pods.staying) == workers, "all workers exist")
+    ready = await stage.until(lambda: stage.nodeset.status.ready_replicas == workers, "all are ready")
+    after = await run.at_rest()
+    figures = {f"{name}_created_seconds": created - started, f"{name}_ready_seconds": ready - started}
+    return figures | Span(before, after, stage.standin.counts - asked).figures(name)
+
+
+async def idle(run: Run, seconds: float) -> Figures:
+    """Do nothing for a while; figures are those of one minute."""
+    before, asked = await run.at_rest(), run.stage.standin.counts.copy()
+    await asyncio.sleep(seconds)
+    after = await run.operator.reading()
+    found = Span(before, after, run.stage.standin.counts - asked).figures("idle")
+    return {name: value * 60.0 / seconds for name, value in found.items()}
+
+
+async def scale_in(run: Run, workers: int) -> Figures:
+    """Take idle workers away until that many are left."""
+    stage = run.stage
+    before, asked = await run.at_rest(), stage.standin.counts.copy()
+    gone = len(stage.pods.staying) - workers
+    drains = len(stage.slurmctld.drains)
+    started = await stage.change(replicas=workers)
+    ended = await stage.until(lambda: len(stage.pods.staying) == workers, "the others were told to go")
+    slurm = stage.standin.counts - asked
+    after = await run.at_rest()
+    span = Span(before, after, slurm)
+    waves = max(1, len(stage.slurmctld.drains) - drains)
+    return {
+        "scale_in_seconds": ended - started,
+        "scale_in_slurm_requests_per_wave": span.slurm.total() / waves,
+        "scale_in_waves": waves,
+        "scale_in_writes_per_pod": (span.writes.total() - span.writes["DELETE"]) / gone,
+        **span.figures("scale_in"),
+    }
+
+
+async def rolling_update(run: Run) -> Figures:
+    """Change the template and wait until all workers are new and ready."""
+    stage = run.stage
+    before, asked = await run.at_rest(), stage.standin.counts.copy()
+    workers, old = len(stage.pods.staying), stage.nodeset.status.node_set_hash
+    started = await stage.change(slurmd={"image": "example.org/slurmd:2"})
+
+    def done() -> bool:
+        status = stage.nodeset.status
+        return status.node_set_hash != old and status.updated_replicas == status.ready_replicas == workers
+
+    ended = await stage.until(done, "all workers are new and ready")
+    after = await run.at_rest()
+    span = Span(before, after, stage.standin.counts - asked)
+    return {"update_workers": workers, "update_seconds": ended - started, **span.figures("update")}
+
+
+async def job_end(run: Run, count: int) -> Figures:
+    """Give every worker a job, scale in by some, end the jobs one by one, and see how soon each pod goes."""
+    stage, slurmctld = run.stage, run.stage.slurmctld
+    await run.at_rest()
+    jobs = {name: slurmctld.run_job(name) for name in _in_service(stage)}
+    left = len(stage.pods.staying) - count
+    await stage.change(replicas=left)
+
+    def draining() -> list[str]:
+        return [name for name in jobs if "DRAIN" in slurmctld.nodes[name]["state"]]
+
+    async def all_drain() -> bool:
+        return len(draining()) == count
+
+    await _eventually(all_drain)
+    ended: dict[str, float] = {}
+    for name in draining():
+        ended[name] = time.monotonic()
+        slurmctld.end_job(jobs[name])
+        await asyncio.sleep(random.uniform(0.0, 0.2))  # noqa: S311 - not in step with any poll
+    await stage.until(lambda: len(stage.pods.staying) == left, "the pods of the ended jobs were told to go")
+    waited = sorted(stage.pods.left[name] - moment for name, moment in ended.items())
+    for name in jobs.keys() - ended.keys():
+        slurmctld.end_job(jobs[name])
+    await run.at_rest()
+    return {"job_end_p50_seconds": _percentile(waited, 0.5), "job_end_p95_seconds": _percentile(waited, 0.95)}
+
+
+async def _eventually(question: Callable[[], Awaitable[bool]]) -> None:
+    async with asyncio.timeout(DEADLINE):
+        while not await question():  # noqa: ASYNC110 - nobody could set an event
+            await asyncio.sleep(0.1)
+
+
+def _in_service(stage: Stage) -> list[str]:
+    return [name for name in stage.slurmctld.nodes if stage.slurmctld.nodes[name]["state"][0] == "IDLE"]
+
+
+def _percentile(values: list[float], part: float) -> float:
+    return values[min(len(values) - 1, math.ceil(part * len(values)) - 1)]
+
+
+async def memory(run: Run, name: str) -> Figures:
+    """Return the memory that the operator holds now."""
+    return {f"rss_mib_{name}": (await run.operator.reading()).resident_mib}
+
+
+async def stalls(run: Run, workers: int) -> Figures:
+    """Return the longest stall so far, with so many workers."""
+    reading = await run.operator.reading()
+    return {
+        f"stall_ms_{workers}": reading.longest_stall * 1e3,
+        f"stall_cpu_ms_{workers}": reading.busiest_stall * 1e3,
+    }

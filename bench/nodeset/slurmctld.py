@@ -1,0 +1,195 @@
+"""What the stand-in for Slurm knows: nodes, jobs and reservations, and how requests and slurmds change them.
+
+Records have every field of a real one (`recorded.json`), so that decoding them costs what it costs in life.
+Each is encoded once per change, since a cluster of thousands is listed far more often than it changes. Times
+are whole seconds, and "unchanged" follows Slurm's own rule: a list asked for in the second of a change may
+show it or not, so only a question about a later second can be answered with "nothing new".
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+Json = dict[str, Any]
+
+RECORDED: Final[Json] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
+_BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
+_TERMINATING: Final = "slurm-operator: Pod is terminating"
+
+
+def number(value: float) -> Json:
+    """Return a number in the way Slurm writes one."""
+    return {"set": True, "infinite": False, "number": value}
+
+
+class Table:
+    """The records of one list, each with its JSON, and the second of the last change."""
+
+    def __init__(self) -> None:
+        self.changed = int(time.time())
+        self._records: dict[str, Json] = {}
+        self._encoded: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._records
+
+    def __getitem__(self, name: str) -> Json:
+        return self._records[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._records)
+
+    def put(self, name: str, record: Json) -> None:
+        """Add a record or replace it."""
+        self._records[name] = record
+        self._encoded[name] = msgspec.json.encode(record)
+        self.changed = int(time.time())
+
+    def change(self, name: str, **fields: object) -> None:
+        """Give a record other values in some fields."""
+        self.put(name, {**self._records[name], **fields})
+
+    def drop(self, name: str) -> None:
+        """Remove a record."""
+        del self._records[name], self._encoded[name]
+        self.changed = int(time.time())
+
+    def unchanged(self, since: int) -> bool:
+        """Tell whether there is nothing new since a moment."""
+        return since - 1 >= self.changed
+
+    def encoded(self) -> bytes:
+        """Return the whole list as JSON."""
+        return b"[" + b",".join(self._encoded.values()) + b"]"
+
+
+class Slurmctld:
+    """A cluster without any daemons."""
+
+    def __init__(self) -> None:
+        self.nodes = Table()
+        self.jobs = Table()
+        self.reservations = Table()
+        self.drains: list[int] = []
+        """How many nodes each request drained that drained any."""
+        self._next_job = 1
+        # A slurmctld of the first minute is not believed; this one has been up for a day.
+        self.started = int(time.time()) - 86_400
+
+    # --- what slurmds and users do
+
+    def register(self, name: str) -> None:
+        """Take in a slurmd that has started: a drain outlives the daemon, being down does not."""
+        now = int(time.time())
+        if name not in self.nodes:
+            record = {**RECORDED["node"], "name": name, "hostname": name, "slurmd_start_time": number(now)}
+            self.nodes.put(name, record)
+            return
+        drain = "DRAIN" in self.nodes[name]["state"]
+        self.nodes.change(
+            name,
+            state=["IDLE", *(["DRAIN"] if drain else []), "DYNAMIC_NORM"],
+            slurmd_start_time=number(now),
+            **({} if drain else {"reason": ""}),
+        )
+
+    def terminate(self, name: str) -> None:
+        """Do what a worker does before it ends: put its node down; the reason of a drain stays."""
+        if name in self.nodes:
+            flags = [word for word in self.nodes[name]["state"][1:] if word != "NOT_RESPONDING"]
+            reason = self.nodes[name]["reason"] if "DRAIN" in flags else _TERMINATING
+            self.nodes.change(name, state=["DOWN", *flags], reason=reason, alloc_cpus=0)
+
+    def run_job(self, name: str) -> str:
+        """Start a job on one CPU of a node and return its id."""
+        job = str(self._next_job)
+        self._next_job += 1
+        now = int(time.time())
+        times = {"start_time": number(now), "end_time": number(now + 3600), "time_limit": number(60)}
+        record = {**RECORDED["job"], "job_id": int(job), "nodes": name, "batch_host": name, **times}
+        self.jobs.put(job, record)
+        self.nodes.change(name, state=["MIXED", *self.nodes[name]["state"][1:]], alloc_cpus=1)
+        return job
+
+    def end_job(self, job: str) -> None:
+        """Let a job complete; Slurm remembers it for a while."""
+        self.jobs.change(job, job_state=["COMPLETED"], end_time=number(int(time.time())))
+        name = self.jobs[job]["nodes"]
+        if name in self.nodes and self.nodes[name]["state"][0] in _BUSY:
+            self.nodes.change(name, state=["IDLE", *self.nodes[name]["state"][1:]], alloc_cpus=0)
+
+    # --- what slurmrestd passes on; each returns the names that do not exist
+
+    def update(self, hostlist: Iterable[str], body: Json) -> list[str]:
+        """Change nodes; those that exist are changed also when others do not."""
+        plain = {
+            field: body[key]
+            for key, field in (
+                ("comment", "comment"),
+                ("extra", "extra"),
+                ("features", "features"),
+                ("features_act", "active_features"),
+                ("topology_str", "topology"),
+                ("reason", "reason"),
+            )
+            if key in body
+        }
+        missing: list[str] = []
+        known = 0
+        for name in NodeSet(",".join(hostlist)):
+            if name not in self.nodes:
+                missing.append(name)
+                continue
+            known += 1
+            fields: Json = dict(plain)
+            for word in body.get("state", ()):
+                fields |= self._told(name, word)
+            if body.get("reason"):
+                fields |= {"reason_changed_at": number(int(time.time())), "reason_set_by_user": "slurm"}
+            self.nodes.change(name, **fields)
+        if "DRAIN" in body.get("state", ()):
+            self.drains.append(known)
+        return missing
+
+    def _told(self, name: str, word: str) -> Json:
+        """Return what becomes of a node that is told a state."""
+        base, *flags = self.nodes[name]["state"]
+        flags = [flag for flag in flags if flag != "DRAIN"]
+        if word == "DRAIN":
+            return {"state": [base, "DRAIN", *flags]}
+        if word in ("UNDRAIN", "RESUME"):
+            # A reason says why a node is out of service; this one no longer is.
+            return {"state": ["IDLE" if base == "DOWN" else base, *flags], "reason": ""}
+        return {"state": [word, *flags]}
+
+    def create(self, conf: str) -> None:
+        """Create the nodes of a line of slurm.conf."""
+        words = dict(word.split("=", 1) for word in conf.split())
+        for name in NodeSet(words["NodeName"]):
+            self.nodes.put(name, {**RECORDED["node"], "name": name, "hostname": name})
+
+    def busy(self, name: str) -> bool:
+        """Tell whether a node has work."""
+        return self.nodes[name]["state"][0] in _BUSY
+
+    def reserve(self, body: Json) -> None:
+        """Make a reservation, or change it."""
+        name = body["name"]
+        given: Json = {"name": name}
+        given |= {key: body[key] for key in ("flags", "partition") if key in body}
+        given |= {key: number(body[key]["number"]) for key in ("start_time", "end_time") if key in body}
+        given |= {key: ",".join(body[key]) for key in ("node_list", "users") if key in body}
+        before = self.reservations[name] if name in self.reservations else RECORDED["reservation"]
+        self.reservations.put(name, {**before, **given})

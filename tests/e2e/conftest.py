@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from kubebox.console import Stopwatch
+from kubebox.nodes.ground import what_is_lacking
+from scripts.demo_cluster import (
+    KUBEBOX_VALUES,
+    Cluster,
+    await_slurm,
+    images,
+    install_operator,
+    install_slurm,
+    real_box,
+)
+from tests.e2e.site import Site
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# One node is free, so that a worker can move.
+WORKERS = 2
+# All workers may be replaced at once: what holds one back is its job.
+SETTINGS = f"nodesets.demo.replicas={WORKERS},nodesets.demo.updateStrategy.rollingUpdate.maxUnavailable=100%"
+
+
+LACKING = what_is_lacking()
+collect_ignore_glob = ["test_*.py"] if LACKING else []
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say why these tests were left out, where there can be no real nodes."""
+    if LACKING:
+        terminalreporter.section("tests/e2e were NOT run", yellow=True)
+        terminalreporter.line(f"real nodes are impossible here: {LACKING}")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that wait for pods and jobs the time they may take on a busy machine."""
+    for item in items:
+        if "site" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.timeout(1500))
+
+
+@pytest.fixture(scope="session")
+def site(kube_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Install everything from nothing: Kubernetes with real nodes, the operator, a Slurm cluster."""
+    del kube_programs
+    home: Path = tmp_path_factory.mktemp("e2e")
+    say = Stopwatch(sys.stderr)
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
+    ).decode()
+    public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
+    with real_box(None, images(say), say) as box:
+        cluster = Cluster(box.kubeconfig, home, say)
+        install_operator(cluster)
+        install_slurm(
+            cluster,
+            "--values",
+            str(KUBEBOX_VALUES),
+            "--set",
+            SETTINGS,
+            "--set",
+            f"loginsetDefaults.rootSshAuthorizedKeys={public.decode()}",
+        )
+        await_slurm(cluster, say, WORKERS)
+        yield Site(box, cluster, private)

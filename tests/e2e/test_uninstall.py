@@ -1,0 +1,48 @@
+"""The end of everything; these tests come last, as nothing is left for others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scripts.demo_cluster import NAMESPACE, OPERATOR_NAMESPACE, PATIENCE, RELEASE
+
+if TYPE_CHECKING:
+    from tests.e2e.site import Site
+
+KINDS = (
+    "pods,statefulsets,deployments,services,configmaps,secrets,poddisruptionbudgets,controllerrevisions,slurm"
+)
+# Made by Kubernetes in every namespace.
+OTHERS = {"configmap/kube-root-ca.crt"}
+
+
+def left(site: Site, kinds: str, *where: str) -> set[str]:
+    return set(site.cluster.kubectl("get", kinds, "--output=name", *where).split()) - OTHERS
+
+
+def test_uninstalled_slurm_leaves_its_volumes(site: Site) -> None:
+    """Of a Slurm cluster that helm removed only the state of slurmctld and the database are left."""
+    site.settled(2)
+    site.cluster.run("helm", "uninstall", RELEASE, "--namespace", NAMESPACE, timeout=PATIENCE)
+    site.until(lambda: not left(site, KINDS), "nothing is left")
+    claims = left(site, "persistentvolumeclaims")
+    assert {name.partition("/")[2] for name in claims} == {
+        "statesave-slurm-controller-0",
+        "data-slurm-mariadb-0",
+    }
+
+
+def test_uninstalled_operator_leaves_the_definitions(site: Site) -> None:
+    """Of the operator itself nothing is left, and the definitions stay, and with them anybody's clusters."""
+    site.cluster.run(
+        "helm", "uninstall", "slurm-operator", "--namespace", OPERATOR_NAMESPACE, timeout=PATIENCE
+    )
+    mine = "--selector=app.kubernetes.io/part-of=slurm-operator"
+    wide = "clusterroles,clusterrolebindings,validatingwebhookconfigurations"
+    inside = "pods,deployments,services,secrets,configmaps,roles,rolebindings,serviceaccounts"
+    site.until(
+        lambda: not left(site, wide, mine) | left(site, inside, mine, "--namespace", OPERATOR_NAMESPACE),
+        "nothing of the operator is left",
+    )
+    kinds = site.cluster.kubectl("api-resources", "--api-group=slinky.slurm.net", "--output=name")
+    assert "nodesets.slinky.slurm.net" in kinds.split()
