@@ -50,7 +50,8 @@ class Run:
         """Wait until nothing has been written for a while, and return what was read off then."""
         end = time.monotonic() + DEADLINE
         last, since = await self._written(), time.monotonic()
-        while time.monotonic() - since < self.quiet:
+        # The more nodes there are, the less often they are listed, and the later what is left to write.
+        while time.monotonic() - since < self.quiet + len(self.stage.pods.staying) / 500:
             if time.monotonic() > end:
                 raise RuntimeError(f"the operator still writes after {DEADLINE:g} s")
             # A scrape costs the operator a hundredth of a second.

@@ -48,6 +48,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(1500))
 
 
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Take the nodes down after the last of these tests: fixtures of a session stay until its very end."""
+    funcargs: dict[str, object] = getattr(item, "funcargs", {})
+    found = funcargs.get("site")
+    last = nextitem is None or nextitem.path.parent != item.path.parent
+    if last and isinstance(found, Site):
+        found.box.down()
+
+
 @pytest.fixture(scope="session")
 def site(kube_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """Install everything from nothing: Kubernetes with real nodes, the operator, a Slurm cluster."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from bench.nodeset.__main__ import Sizes, goals, measure
 from tests.integration.programs.running import install_crds
 
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 SIZES = Sizes(workers=20, most=24, jobs=3, idle_seconds=2.0, quiet_seconds=1.5)
 
 
+@pytest.mark.timeout(600)  # a minute and a half on a machine with ten times too much to do
 async def test_every_figure_is_taken_and_nodes_are_drained_in_bulk(
     kube_box_factory: Callable[..., Box], tmp_path: Path
 ) -> None:

@@ -75,7 +75,7 @@ async def test_a_missing_controller_is_named_and_nothing_is_deleted(stage: Stage
     degraded = await stage.says(NodeSet, "green", "MissingReference", "Degraded")
     assert "'other'" in degraded.message
     assert await stage.pods("green") == {}
-    assert ("NodeSet", "Warning", "ControllerRefFailed", "Info") in await stage.events()
+    await stage.tells("NodeSet", "Warning", "ControllerRefFailed", "Info")
     await stage.controller("other")
     await stage.until_pods("green-0", "green-1", nodeset="green")
     await stage.ready("green")

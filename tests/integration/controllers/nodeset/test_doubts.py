@@ -92,7 +92,7 @@ async def test_pods_that_do_not_start_are_a_trouble(stage: Stage) -> None:
     )
     degraded = await stage.says(NodeSet, "blue", "PodsFailing", "Degraded")
     assert "1 pods do not run, such as 'blue-0': no node can take it" in degraded.message
-    assert ("NodeSet", "Warning", "SyncFailed", "Sync") in await stage.events()
+    await stage.tells("NodeSet", "Warning", "SyncFailed", "Sync")
     await stage.scale(0)
     await stage.until_pods()
     await stage.says(NodeSet, "blue", "AsExpected", "Degraded")

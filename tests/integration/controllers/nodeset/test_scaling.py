@@ -31,7 +31,7 @@ async def test_workers_are_made_without_slurm(stage: Stage) -> None:
     assert status.selector == "app.kubernetes.io/instance=blue,app.kubernetes.io/name=slurmd"
     scale = await stage.client.get_scale(NodeSet, "blue", stage.namespace)
     assert (scale.status.replicas, scale.status.selector) == (3, status.selector)
-    assert ("NodeSet", "Normal", "SuccessfulCreate", "Create") in await stage.events()
+    await stage.tells("NodeSet", "Normal", "SuccessfulCreate", "Create")
 
 
 async def test_numbers_have_their_digits_and_the_lowest_free_ones_are_filled(stage: Stage) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from slurm_operator.controllers.nodeset.memo import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from slurm_operator.controllers.nodeset.actions import Note
     from slurm_operator.controllers.nodeset.engine.history import Known
@@ -34,6 +34,10 @@ class Memory:
     uid: str
     workers: dict[str, tuple[Pod, Mapping[str, str], Worker]] = field(default_factory=dict)
     """Pods as they were read, by UID; a pod object that is still the same is not read again."""
+    changed: dict[str, Pod] = field(default_factory=dict)
+    """Pods as our own last change left them, by UID, until the cache has them so.
+
+    Else the next pass would not know which worker the last one has begun to drain, and choose another."""
     written: dict[str, float] = field(default_factory=dict)
     """When this process last changed, or tried to change, the state of a Slurm node."""
     asked: dict[str, Asked] = field(default_factory=dict)
@@ -61,11 +65,29 @@ class Memory:
     reported: float = 0.0
     """When the status was last written."""
 
+    def newest(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Return pods as they were last seen: in the cache, or in the answer to our own last change."""
+        if not self.changed:
+            return [*pods]
+        found = [self._newest(pod) for pod in pods]
+        self.changed = {pod.metadata.uid: pod for pod in found if self.changed.get(pod.metadata.uid) is pod}
+        return found
+
+    def _newest(self, pod: Pod) -> Pod:
+        ours = self.changed.get(pod.metadata.uid)
+        return ours if ours is not None and _version(ours) > _version(pod) else pod
+
     def tidy(self, names: frozenset[str], now: float) -> None:
         """Forget nodes that no worker has any more."""
         horizon = now - _FORGET_SECONDS
         self.written = {name: at for name, at in self.written.items() if name in names or at > horizon}
         self.asked = {name: one for name, one in self.asked.items() if one.at > horizon}
+
+
+def _version(pod: Pod) -> int:
+    # Kubernetes promises that versions of a kind can be compared as numbers.
+    text = pod.metadata.resource_version
+    return int(text) if text.isdecimal() else 0
 
 
 class Memories:

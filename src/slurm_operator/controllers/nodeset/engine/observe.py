@@ -72,7 +72,7 @@ class Observer:
         """Return what there is to see of a NodeSet now."""
         nodeset, caches = ground.nodeset, self._caches
         now = asyncio.get_running_loop().time()
-        pods = caches.owned_pods(nodeset)
+        pods = memory.newest(caches.owned_pods(nodeset))
         connection = self.connection(ground)
         settled = ground.certain and self._settled(nodeset, now)
         nodes = {node.metadata.name: node for node in caches.nodes.store.list()}

@@ -177,13 +177,15 @@ class Pods:
         namespace = work.nodeset.metadata.namespace
         # By strategic merge, lists of conditions are merged by type.
         try:
-            await self._client.patch(
+            live = await self._client.patch(
                 Pod, name, namespace, body, type=PatchType.STRATEGIC, subresource=subresource
             )
         except NotFound:
             return
         except KubeError as error:
             work.outcome.failed(f"Pod {name!r} could not be changed", error)
+        else:
+            work.memory.changed[live.metadata.uid] = live
 
     # ------------------------------------------------------------------------------------------------- delete
     async def delete(self, work: Work, actions: Sequence[DeletePod]) -> None:

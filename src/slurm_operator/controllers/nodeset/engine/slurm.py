@@ -46,7 +46,6 @@ _RETRY_SECONDS: Final = 5.0
 _LONGEST_RETRY: Final = 300.0
 _SOON: Final = 0.1
 _VIEW_SECONDS: Final = 15.0
-_REQUEST_SECONDS: Final = 60.0
 # Nobody is at fault: the node is not there now, or somebody wished for something newer.
 _ORDINARY: Final = frozenset({Hold.ABSENT, Hold.UNKNOWN, Hold.SUPERSEDED, Hold.FOREIGN_REASON})
 
