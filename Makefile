@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm test unit explore lint format bench demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit explore lint format bench demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -31,7 +31,11 @@ kube: venv ## kube-apiserver, etcd, kwok and helm, built once
 slurm: venv ## the root file systems of Slurm, made once
 	@$(STEP) "slurm root file systems" "$(BIN)/python" -m kubebox slurm build
 
-test: kube slurm ## all tests, against a real Kubernetes and a real Slurm
+# Only root can run the nodes that need them.
+images: kube slurm ## container images of Slurm and of the operator, made once
+	@if [ "$$(id -u)" -eq 0 ]; then $(STEP) "container images" "$(BIN)/python" scripts/images.py; fi
+
+test: kube slurm images ## all tests, against a real Kubernetes and a real Slurm
 	@$(STEP) "chart tests" "$(BIN)/python" scripts/charts.py test
 	@$(STEP) "tests" $(PYTEST) $(PYTEST_ARGS)
 
