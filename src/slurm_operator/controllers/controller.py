@@ -7,9 +7,10 @@ slurmctld is in charge. Nothing here polls Slurm.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import structlog
 
@@ -22,6 +23,7 @@ from slurm_operator.controllers.workload.models import ServiceMonitor, StatefulS
 from slurm_operator.controllers.workload.monitors import PERIOD_SECONDS, Monitors
 from slurm_operator.controllers.workload.stuck import stuck_pods
 from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.kube.controller import Requeue
 from slurm_operator.kube.errors import Conflict, KubeError, NotFound
 from slurm_operator.kube.failures import describe
 from slurm_operator.kube.meta import Key
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 log = structlog.get_logger(__name__)
 
 _MONITOR = ServiceMonitor.RESOURCE.kind
+# Helm and kubectl make the objects of a cluster one after another, and each NodeSet is in slurm.conf: a
+# slurmctld that started with the first of them would be replaced for the last, after its grace period.
+_COMPANY_SECONDS: Final = 1.5
 
 
 def build(wiring: Wiring) -> runtime.Controller:
@@ -79,6 +84,8 @@ class ControllerController(WorkloadController[Controller]):
         self._active = ActiveLabel(wiring, self._pods)
         self._claims = Claims(wiring.client, self.NAME)
         self._pings: Channel[Key] = Channel()
+        # From when on a Controller without a slurmctld gets one.
+        self._due: dict[Key, float] = {}
         (
             self.controller.watch(self._node_sets, node_set_controllers, any_of(ignore_status, size_changed))
             .watch(self._accountings, self._of_accounting, ignore_status)
@@ -110,8 +117,20 @@ class ControllerController(WorkloadController[Controller]):
 
     def forget(self, key: Key) -> None:
         """Watch nothing for a Controller that is gone."""
+        self._due.pop(key, None)
         self._claims.release(key)
         self._monitors.want(key, None)
+
+    # --------------------------------------------------------------------------------------------- reconcile
+    async def reconcile(self, key: Key) -> Requeue | None:
+        """Wait a moment for what belongs to a new Controller, then do as with all kinds."""
+        live = self._objects.store.get(key)
+        if live is not None and not live.deleting and self.workload(live) and self._cached(live) is None:
+            now = asyncio.get_running_loop().time()
+            due = self._due.setdefault(key, now + _COMPANY_SECONDS)
+            if now < due:
+                return Requeue(due - now)
+        return await super().reconcile(key)
 
     # -------------------------------------------------------------------------------------------------- plan
     def workload(self, live: Controller) -> Slot | None:

@@ -134,3 +134,15 @@ async def test_who_was_faster_keeps_the_object(stage: Stage) -> None:
 
 async def _announce(*_: Any) -> None:
     raise AssertionError("a ConfigMap restarts nothing")
+
+
+async def test_a_cluster_that_comes_piece_by_piece_starts_once(stage: Stage) -> None:
+    """A NodeSet that is made right after its Controller is in the first slurm.conf, and restarts nothing."""
+    await stage.operator()
+    await stage.keys()
+    await stage.controller()
+    await stage.nodeset("gpu")
+    await stage.says(Controller, "slurm", "Available")
+    config = await stage.there(ConfigMap, "slurm-config")
+    assert "gpu" in (config.data or {})["slurm.conf"]
+    assert (await stage.there(StatefulSet, "slurm-controller")).metadata.generation == 1
