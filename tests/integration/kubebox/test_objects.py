@@ -52,22 +52,23 @@ def test_complaint_of_kubectl_is_passed_on(kube_box: Box) -> None:
         kube_box.kubectl("get", "configmap", "missing")
 
 
-def test_pods_run_on_fake_nodes(kube_cluster: Box, eventually: Eventually) -> None:
+def test_pods_run_on_fake_nodes(kube_box_factory: Callable[..., Box], eventually: Eventually) -> None:
     """The nodes of a cluster are Ready, and the pods of a Deployment are scheduled there and run."""
-    nodes = json.loads(kube_cluster.kubectl("get", "nodes", "-o", "json"))["items"]
+    box = kube_box_factory(controller_manager=True, scheduler=True, fake_nodes=10)
+    nodes = json.loads(box.kubectl("get", "nodes", "-o", "json"))["items"]
     assert len(nodes) == 10
     for node in nodes:
         ready = [item["status"] for item in node["status"]["conditions"] if item["type"] == "Ready"]
         assert ready == ["True"]
-    with kube_cluster.namespace() as name:
-        kube_cluster.kubectl("-n", name, "create", "deployment", "web", "--image=none", "--replicas=20")
+    with box.namespace() as name:
+        box.kubectl("-n", name, "create", "deployment", "web", "--image=none", "--replicas=20")
 
         def running() -> bool:
-            pods = json.loads(kube_cluster.kubectl("-n", name, "get", "pods", "-o", "json"))["items"]
+            pods = json.loads(box.kubectl("-n", name, "get", "pods", "-o", "json"))["items"]
             return [pod["status"]["phase"] for pod in pods] == ["Running"] * 20
 
         eventually(running, "20 pods run")
-    assert kube_cluster.kubectl("get", "namespace", name, "--ignore-not-found") == ""
+    assert box.kubectl("get", "namespace", name, "--ignore-not-found") == ""
 
 
 def test_audit_log_tells_who_did_what(kube_box_factory: Callable[..., Box]) -> None:
