@@ -7,28 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.unit.nodeset import events, faults
-from tests.unit.nodeset.outcome import check_wanted, live_through, new_world
+from tests.unit.nodeset.outcome import live_through
+from tests.unit.nodeset.telling import busy, recover
 
 if TYPE_CHECKING:
     from tests.unit.nodeset.model import World
-
-
-@pytest.fixture
-def world() -> World:
-    return new_world()
-
-
-def busy(world: World, *names_: str) -> None:
-    """Start jobs, and let the operator see them."""
-    for name in names_:
-        assert world.slurm.start_job(name, world.now)
-    events.time(world, 0)
-
-
-def recover(world: World) -> None:
-    world.heal()
-    world.settle()
-    check_wanted(world)
 
 
 # --- lists that leave something out

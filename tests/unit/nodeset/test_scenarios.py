@@ -4,34 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Wait
 from tests.unit.nodeset import events, faults
-from tests.unit.nodeset.outcome import check_wanted, new_world
+from tests.unit.nodeset.telling import busy, recover
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.plan import Plan
     from tests.unit.nodeset.model import World
-
-
-@pytest.fixture
-def world() -> World:
-    return new_world()
-
-
-def busy(world: World, *names_: str) -> None:
-    """Start jobs, and let the operator see them."""
-    for name in names_:
-        assert world.slurm.start_job(name, world.now)
-    events.time(world, 0)
-
-
-def recover(world: World) -> None:
-    world.heal()
-    world.settle()
-    check_wanted(world)
 
 
 def reasons(decided: Plan) -> set[Wait]:

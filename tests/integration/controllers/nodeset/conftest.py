@@ -9,30 +9,17 @@ import pytest
 
 from tests.integration.controllers.nodeset.machines import Machines
 from tests.integration.controllers.nodeset.stage import Stage
-from tests.integration.programs.running import install_crds
+from tests.integration.controllers.whole_plane import kube_namespace, slinky_box
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator
 
-    from kubebox import Box
     from slurm_operator.kube.client import Client
     from slurm_operator.kube.config import ClientConfig
     from tests.integration.slurm.hostile import HostileSlurmrestd
 
 
-@pytest.fixture(scope="session")
-def slinky_box(kube_cluster: Box) -> Box:
-    """Hand out the shared control plane with our CRDs in it."""
-    install_crds(kube_cluster)
-    kube_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-    return kube_cluster
-
-
-@pytest.fixture
-def kube_namespace(slinky_box: Box) -> Iterator[str]:
-    """Hand out the name of a fresh namespace."""
-    with slinky_box.namespace() as name:
-        yield name
+__all__ = ["kube_namespace", "slinky_box"]
 
 
 @pytest.fixture
