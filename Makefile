@@ -67,7 +67,8 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 # A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.
 THERE := $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)" $(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") $(if $(VALUES),--values "$(VALUES)"))
 
-demo: kube slurm ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBECONFIG=FILE: on a cluster of yours)
+# It builds what it needs by itself, which is less than the tests do.
+demo: venv ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBECONFIG=FILE: on a cluster of yours)
 	@"$(BIN)/python" scripts/demo.py $(if $(KEEP),--keep) $(THERE)
 
 demo-down: venv ## remove what `make demo KEEP=1` left running

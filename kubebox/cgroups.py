@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-_MOUNT = Path("/sys/fs/cgroup")
+MOUNT = Path("/sys/fs/cgroup")
 _NOTE = "cgroup"
 _END_SECONDS = 20.0
 # With version 1, a group takes no process before these two are filled in.
@@ -25,20 +25,20 @@ _CPUSET = ("cpuset.cpus", "cpuset.mems")
 _CONTROLLERS = "cgroup.subtree_control"
 
 
-def hierarchies() -> list[Path]:
+def hierarchies(mount: Path = MOUNT) -> list[Path]:
     """Return the folders in which groups are made: one with version 2, one for each controller before."""
-    if (_MOUNT / "cgroup.controllers").exists():
-        return [_MOUNT]
-    if not _MOUNT.is_dir():
+    if (mount / "cgroup.controllers").exists():
+        return [mount]
+    if not mount.is_dir():
         return []
-    return [path for path in sorted(_MOUNT.iterdir()) if (path / "cgroup.procs").exists()]
+    return [path for path in sorted(mount.iterdir()) if (path / "cgroup.procs").exists()]
 
 
-def make(folder: Path, nodes: Sequence[str]) -> str:
+def make(folder: Path, nodes: Sequence[str], mount: Path = MOUNT) -> str:
     """Make the groups of a box whose files are in `folder`, and return the name of its group."""
     name = f"kubebox-{folder.name}-{secrets.token_hex(3)}"
     (folder / _NOTE).write_text(name, encoding="utf-8")
-    for hierarchy in hierarchies():
+    for hierarchy in hierarchies(mount):
         _prepare(hierarchy, hierarchy / name)
         for node in nodes:
             _prepare(hierarchy / name, hierarchy / name / node)
@@ -63,27 +63,42 @@ def _delegate(group: Path) -> None:
             (group / _CONTROLLERS).write_text(f"+{controller}", encoding="ascii")
 
 
-def remove(folder: Path) -> None:
+def remove(folder: Path, mount: Path = MOUNT) -> None:
     """Remove the groups of the box in `folder`, as soon as their processes have ended."""
     try:
         name = (folder / _NOTE).read_text(encoding="utf-8")
     except FileNotFoundError:
         return
-    deadline = time.monotonic() + _END_SECONDS
     # All of them each time: one that is busy does not keep the others.
-    while sum(not _removed(hierarchy / name) for hierarchy in hierarchies()):
-        if time.monotonic() > deadline:
-            return
+    _until_gone(lambda: sum(not _removed(hierarchy / name) for hierarchy in hierarchies(mount)))
+
+
+def clear(group: str, mount: Path = MOUNT) -> None:
+    """Remove the groups below one, such as a node's that is switched on again: its processes are no more.
+
+    kubelet takes what it finds there for containers, and looks at each for seconds.
+    """
+    tops = [hierarchy / group for hierarchy in hierarchies(mount)]
+    _until_gone(lambda: sum(not _emptied(top) for top in tops))
+
+
+def _until_gone(left: Callable[[], int]) -> None:
+    deadline = time.monotonic() + _END_SECONDS
+    while left() and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
 def _removed(top: Path) -> bool:
-    for group in _deepest_first(top):
-        with contextlib.suppress(OSError):
-            group.rmdir()
+    _emptied(top)
+    with contextlib.suppress(OSError):
+        top.rmdir()
     return not top.exists()
 
 
-def _deepest_first(top: Path) -> Iterator[Path]:
-    for path, _, _ in os.walk(top, topdown=False):
-        yield Path(path)
+def _emptied(top: Path) -> bool:
+    """Remove what can be removed below a group, deepest first, and tell whether nothing is left there."""
+    below = [Path(path) for path, _, _ in os.walk(top, topdown=False)][:-1]
+    for group in below:
+        with contextlib.suppress(OSError):
+            group.rmdir()
+    return not any(group.exists() for group in below)

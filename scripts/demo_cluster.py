@@ -44,8 +44,18 @@ CALL_SECONDS = 120.0
 class Cluster:
     """kubectl and helm on one cluster."""
 
-    def __init__(self, kubeconfig: Path, home: Path, progress: Progress) -> None:
+    def __init__(
+        self,
+        kubeconfig: Path,
+        home: Path,
+        progress: Progress,
+        *,
+        login: str = LOGIN,
+        namespace: str = NAMESPACE,
+    ) -> None:
         self.kubeconfig = kubeconfig
+        self.namespace = namespace
+        self._login = login
         self._tools = provide(["kubectl", "helm"], progress)
         homes = {f"HELM_{kind}_HOME": str(home / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")}
         # kubectl keeps what it discovers by server address, and ports are used again by other boxes.
@@ -77,7 +87,7 @@ class Cluster:
 
     def kubectl(self, *arguments: str, stdin: str | None = None, timeout: float = CALL_SECONDS) -> str:
         """Run kubectl, in the namespace of Slurm unless the arguments name another."""
-        return self.run("kubectl", "--namespace", NAMESPACE, *arguments, stdin=stdin, timeout=timeout)
+        return self.run("kubectl", "--namespace", self.namespace, *arguments, stdin=stdin, timeout=timeout)
 
     def get(self, *what: str) -> Any:
         """Return an object, or a list of objects."""
@@ -96,13 +106,13 @@ class Cluster:
 
     def slurm(self, *command: str, timeout: float = CALL_SECONDS) -> str:
         """Run one of Slurm's commands where users do, and return what it prints."""
-        return self.kubectl("exec", f"deployment/{LOGIN}", "--", *command, timeout=timeout)
+        return self.kubectl("exec", f"deployment/{self._login}", "--", *command, timeout=timeout)
 
     @contextlib.contextmanager
     def started(self, tool: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
         """Run a program beside us, in the namespace of Slurm; it ends with the `with`."""
         with subprocess.Popen(
-            [self._tools[tool], "--namespace", NAMESPACE, *arguments],
+            [self._tools[tool], "--namespace", self.namespace, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -129,14 +139,23 @@ def images(progress: Progress) -> tuple[str, ...]:
     return str(provide_slurm_images(progress)), str(provide_operator_image(progress))
 
 
-def real_box(name: str | None, bundles: Sequence[str], progress: Progress, *, detach: bool = False) -> Box:
+def real_box(
+    name: str | None,
+    bundles: Sequence[str],
+    progress: Progress,
+    *,
+    nodes: int = WORKERS,
+    audit: bool = False,
+    detach: bool = False,
+) -> Box:
     """Start a Kubernetes with real nodes that hold our images."""
     spec = BoxSpec(
         name=name,
-        nodes=WORKERS,
+        nodes=nodes,
         controller_manager=True,
         scheduler=True,
         images=tuple(bundles),
+        audit=audit,
         ready_timeout=PATIENCE,
     )
     return Box.up(spec, detach=detach, progress=progress)
@@ -157,7 +176,7 @@ def install_operator(cluster: Cluster, image: str = OPERATOR_IMAGE) -> None:
 
 def install_slurm(cluster: Cluster, *arguments: str) -> None:
     """Install a Slurm cluster; return when Kubernetes knows what is wanted."""
-    cluster.install(RELEASE, "slurm", NAMESPACE, "--values", str(VALUES), *arguments)
+    cluster.install(RELEASE, "slurm", cluster.namespace, "--values", str(VALUES), *arguments)
 
 
 def await_slurm(cluster: Cluster, progress: Progress, workers: int = WORKERS) -> None:

@@ -14,6 +14,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any
 
 from kubebox import BoxError
+from kubebox.binaries import provide
 from scripts.demo_cluster import (
     KUBEBOX_VALUES,
     LOGIN,
@@ -44,10 +45,15 @@ _RECORD = ["sacct", "--allocations", "--format=JobID,JobName,NodeList,State,Exit
 
 def start(name: str, *, keep: bool) -> Box:
     """Start a Kubernetes with real nodes that hold our images."""
+    with step("the programs of Kubernetes, CoreDNS and helm (built once: about 10 minutes on 2 cores)"):
+        tools = provide(["kubelet", "coredns", "pause", "helm"], detail)
     with step("container images of Slurm 26.05 and of this operator (made once)"):
         bundles = images(detail)
     with step(f"a real Kubernetes with {WORKERS} nodes: kubelets, containerd, DNS, storage"):
-        return real_box(name, bundles, detail, detach=keep)
+        box = real_box(name, bundles, detail, detach=keep)
+        # For whoever goes on by hand with `kubebox env`.
+        box.link({"helm": tools["helm"]})
+        return box
 
 
 def present(box: Box, *, keep: bool) -> None:

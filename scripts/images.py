@@ -4,7 +4,8 @@
     python scripts/images.py operator      only the operator's
     python scripts/images.py --output DIR  copies of the files, for `ctr images import` or `docker load`
 
-Everything is kept in the cache, by content: a second run prints the paths at once.
+Everything is kept in the cache, by content: a second run prints the paths at once. What was not used for a
+day goes, but for the newest few.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kubebox import linux
-from kubebox.cache import cache_root, content_key, obtain
+from kubebox.cache import cache_root, content_key, obtain, prune
 from kubebox.console import Stopwatch
 from kubebox.errors import KubeboxError, ToolError
 from kubebox.images.oci import Image, folder_layer, write_bundle
@@ -62,7 +63,7 @@ def provide_operator_image(say: packages.Progress) -> Path:
     def make(scratch: Path) -> None:
         say("making the operator's image")
         ground = folder_layer(base, scratch / "base.tar")
-        libraries = folder_layer(_libraries(scratch, base, requirements), scratch / "libraries.tar")
+        libraries = folder_layer(_provide_libraries(base, requirements, say), scratch / "libraries.tar")
         product = folder_layer(_product(scratch, base, sources), scratch / "product.tar")
         image = Image(
             OPERATOR_IMAGE,
@@ -72,14 +73,16 @@ def provide_operator_image(say: packages.Progress) -> Path:
             env=["PYTHONDONTWRITEBYTECODE=1"],
         )
         write_bundle(scratch / "images.tar", [image])
-        for name in ("libraries", "product"):
-            shutil.rmtree(scratch / name)
+        shutil.rmtree(scratch / "product")
         for layer in image.layers:
             layer.path.unlink()
 
     names = json.dumps([_LAYOUT, base.parent.name, [str(path.relative_to(ROOT)) for path in sources], _ENTRY])
     key = content_key([names.encode(), *contents])
-    return obtain(cache_root(), "operator-image", key, make) / "images.tar"
+    place = obtain(cache_root(), "operator-image", key, make)
+    for name in ("operator-image", "operator-libraries", "operator-base"):
+        prune(cache_root(), name)
+    return place / "images.tar"
 
 
 def _provide_base(say: packages.Progress) -> Path:
@@ -108,9 +111,20 @@ def _provide_base(say: packages.Progress) -> Path:
     return obtain(cache_root(), "operator-base", key, make) / "rootfs"
 
 
-def _libraries(scratch: Path, base: Path, requirements: Path) -> Path:
+def _provide_libraries(base: Path, requirements: Path, say: packages.Progress) -> Path:
+    """Return a tree with the libraries, which change far less often than what uses them."""
+
+    def make(scratch: Path) -> None:
+        say("getting the operator's libraries: once")
+        _install(scratch / "libraries", base, requirements)
+
+    parts = json.dumps([_LAYOUT, base.parent.name, _PYTHON, _SITE]).encode()
+    key = content_key([parts, requirements.read_bytes()])
+    return obtain(cache_root(), "operator-libraries", key, make) / "libraries"
+
+
+def _install(folder: Path, base: Path, requirements: Path) -> None:
     """Install the pinned libraries for the image's Python into a tree of their own."""
-    folder = scratch / "libraries"
     site = folder / _SITE
     site.mkdir(parents=True)
     command = [
@@ -130,7 +144,6 @@ def _libraries(scratch: Path, base: Path, requirements: Path) -> Path:
     # Made for a shell that the image does not have.
     shutil.rmtree(site / "bin", ignore_errors=True)
     _compile(folder, base)
-    return folder
 
 
 def _product(scratch: Path, base: Path, sources: list[Path]) -> Path:

@@ -18,7 +18,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubebox.cache import cache_root, content_key, obtain
+from kubebox.cache import cache_root, content_key, obtain, prune
 from kubebox.images.oci import Image, Layer, folder_layer, write_bundle
 from kubebox.slurm import packages
 from kubebox.slurm.rootfs import RELEASES, provide_root
@@ -94,7 +94,10 @@ def provide_slurm_images(progress: Progress, release: str = "26.05") -> Path:
             layer.path.unlink()
 
     key = content_key([parts, *(script.read_bytes() for script in scripts)])
-    return obtain(cache_root(), f"slurm-images-{release}", key, make) / "images.tar"
+    name = f"slurm-images-{release}"
+    place = obtain(cache_root(), name, key, make)
+    prune(cache_root(), name)
+    return place / "images.tar"
 
 
 def _images(release: str, base: Layer, ssh: Layer, entry: Layer) -> list[Image]:

@@ -5,7 +5,7 @@ from copies of its two small databases; the layers it sees in place, read-only. 
 once, and a hundred nodes keep one copy of them.
 
 A template for several files is the one for all but the last, linked file by file, with the last one added:
-the file that changes most often comes last, and costs only itself. One that nobody used for a week goes.
+the file that changes most often comes last, and costs only itself. Those that nobody uses any more go.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import kubebox
 from kubebox import linux
-from kubebox.cache import cache_root, content_key, obtain
+from kubebox.cache import cache_root, content_key, obtain, prune
 from kubebox.errors import ToolError
 from kubebox.procs import die_with_parent, python_module, tail
 
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from kubebox.slurm.packages import Progress
 
+_NAME = "images"
 _METADATA = "io.containerd.metadata.v1.bolt"
 _CONTENT = "io.containerd.content.v1.content"
 _SNAPSHOTS = "io.containerd.snapshotter.v1.overlayfs"
@@ -41,14 +42,24 @@ _NAMESPACE = "k8s.io"
 _OURS = "io.cri-containerd.image=managed"
 _NOT_NEEDED = ["io.containerd.grpc.v1.cri", "io.containerd.cri.v1.images", "io.containerd.cri.v1.runtime"]
 _BUNDLE = "mnt/images.tar"
-_UNUSED_SECONDS = 7 * 24 * 3600.0
 _IMPORT_SECONDS = 600.0
 _READY_SECONDS = 60.0
 
 
 def provide_template(bundles: Sequence[Path], rootfs: Path, progress: Progress) -> Path:
     """Return a containerd folder with the images of some files, imported first when there is none yet."""
-    return _provide([(bundle, _digest(bundle)) for bundle in bundles], rootfs, progress)
+    digests = [(bundle, _digest(bundle)) for bundle in bundles]
+    template = _provide(digests, rootfs, progress)
+    # The next one will be made from the one below, which is as young as what stands on it.
+    for count in range(1, len(digests)):
+        with contextlib.suppress(OSError):
+            os.utime(cache_root() / f"{_NAME}-{_key(digests[:count], rootfs)}")
+    prune(cache_root(), _NAME)
+    return template
+
+
+def _key(bundles: Sequence[tuple[Path, str]], rootfs: Path) -> str:
+    return content_key([rootfs.parent.name.encode(), *(digest.encode() for _, digest in bundles)])
 
 
 def _provide(bundles: Sequence[tuple[Path, str]], rootfs: Path, progress: Progress) -> Path:
@@ -62,11 +73,7 @@ def _provide(bundles: Sequence[tuple[Path, str]], rootfs: Path, progress: Progre
         progress(f"importing the images in {bundle}: once")
         _import(scratch, bundle, rootfs)
 
-    key = content_key([rootfs.parent.name.encode(), *(digest.encode() for _, digest in bundles)])
-    place = obtain(cache_root(), "images", key, make)
-    os.utime(place)
-    _forget_unused(place)
-    return place / "containerd"
+    return obtain(cache_root(), _NAME, _key(bundles, rootfs), make) / "containerd"
 
 
 def _link(template: Path, target: Path) -> None:
@@ -78,13 +85,6 @@ def _link(template: Path, target: Path) -> None:
     for name in databases(template):
         (target / name).unlink()
     copy_databases(template, target)
-
-
-def _forget_unused(place: Path) -> None:
-    for other in place.parent.glob("images-*"):
-        with contextlib.suppress(OSError):
-            if other != place and time.time() - other.stat().st_mtime > _UNUSED_SECONDS:
-                shutil.rmtree(other)
 
 
 def databases(template: Path) -> Iterator[str]:

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubebox import linux
+from kubebox import cgroups, linux
 from kubebox.nodes.machine import Machine
 from kubebox.nodes.network import IpError, run_ip
 
@@ -53,6 +53,7 @@ _LAST_WORDS = 2000
 def main() -> None:
     """Be the node that a file describes."""
     machine = Machine.from_json(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    cgroups.clear(machine.cgroup)
     linux.unshare(linux.CLONE_NEWNET | linux.CLONE_NEWNS | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC)
     plug_in(machine)
     logs = {

@@ -17,12 +17,14 @@ PROVISIONER, STORAGE_CLASS = "kubebox.local/folder", "standard"
 _RBAC = "/apis/rbac.authorization.k8s.io/v1"
 _SYSTEM = "kube-system"
 _SELECTOR = {"k8s-app": "kube-dns"}
+# The dot: a name that does not exist is to be told from a server that fails, as everywhere with a resolver
+# behind it. Slurm asks the latter again for ten seconds each time.
 _COREFILE = f"""\
 .:53 {{
     errors
     health :8080
     ready :8181
-    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
+    kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa . {{
         pods insecure
         ttl 5
     }}

@@ -74,6 +74,8 @@ def kubelet(address: str, cgroup: str) -> dict[str, Any]:
         # Volumes of ConfigMaps and Secrets follow a change within seconds, not within a minute or two.
         "syncFrequency": "5s",
         "configMapAndSecretChangeDetectionStrategy": "Watch",
+        # A daemon that waits for another one is tried again within seconds, not within minutes.
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "5s"},
     }
 
 

@@ -10,6 +10,7 @@ from kubebox import cgroups, linux
 from kubebox.errors import ToolError
 from kubebox.images.nodes import provide_node_images
 from kubebox.images.template import provide_template
+from kubebox.nodes.inotify import make_room
 from kubebox.nodes.real import NODE_IMAGES, NODE_ROOT
 from kubebox.nodes.rootfs import provide_node_root
 
@@ -28,6 +29,8 @@ def provide_ground(spec: BoxSpec, tools: Mapping[str, Path], progress: Progress)
     """Return the root file system of nodes and the images they start with; ToolError says what is lacking."""
     if (reason := what_is_lacking()) is not None:
         raise ToolError(f"real nodes are impossible here: {reason}")
+    if spec.nodes:
+        make_room(progress)
     rootfs = provide_node_root(progress)
     bundles = [provide_node_images(tools), *map(Path, spec.images)]
     return {NODE_ROOT: rootfs, NODE_IMAGES: provide_template(bundles, rootfs, progress)}

@@ -18,6 +18,8 @@ class Machine:
     name: str
     folder: str
     rootfs: str
+    # Its control group, the same in every hierarchy.
+    cgroup: str
     programs: Mapping[str, str]
     # What the node sees of the box: a place in the node, and the folder or file that is to be seen there.
     shows: Mapping[str, str]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import kubebox
 from kubebox import cgroups, pki
+from kubebox.cache import hold
 from kubebox.components import SERVICE_RANGE, Component, Plan, dump, kubeconfig
 from kubebox.images import template
 from kubebox.keeper import write_private
@@ -49,6 +50,8 @@ class RealNodes:
     def prepare(self, layout: Layout, tools: Mapping[str, Path]) -> str | None:
         """Make the network and the control groups; the API server listens on the machine's address there."""
         self._folder = layout.folder
+        # Its layers are used in place, by all nodes and until the end.
+        hold(tools[NODE_IMAGES].parent)
         self._cgroup = cgroups.make(layout.folder, [node_name(index) for index in range(self.count)])
         self._switch = Switch(tools[NODE_ROOT], self.count)
         return self._switch.block.gateway
@@ -96,6 +99,7 @@ class RealNodes:
             name=name,
             folder=str(folder),
             rootfs=str(tools[NODE_ROOT]),
+            cgroup=f"{self._cgroup}/{name}",
             programs={program: str(tools[program].resolve()) for program in ("kubelet", _PROXY)},
             shows={
                 "etc/kubebox": str(etc),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     Eventually = Callable[[Callable[[], bool], str], None]
 
-_DEADLINE = 60.0
+_DEADLINE = 120.0
 
 
 def _eventually(condition: Callable[[], bool], what: str) -> None:

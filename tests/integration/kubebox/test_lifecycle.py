@@ -87,7 +87,7 @@ def test_box_dies_with_its_killed_caller(
         assert len(processes_in(folder)) >= 3
         caller.kill()
     eventually(lambda: processes_in(state_home) == [], "every process of the box has ended")
-    assert not folder.exists()
+    eventually(lambda: not folder.exists(), "the folder is gone")
 
 
 def test_components_die_with_a_killed_supervisor(eventually: Eventually) -> None:

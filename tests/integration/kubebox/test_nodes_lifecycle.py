@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -88,6 +89,19 @@ def kernel_settings() -> dict[str, str]:
     return {name: (Path("/proc/sys") / name).read_text(encoding="ascii") for name in names}
 
 
+def images_are_held(folder: Path) -> bool:
+    """Tell whether somebody keeps the images of a box from being removed from the cache."""
+    machine = json.loads((folder / "nodes" / "node-0" / "machine.json").read_text(encoding="utf-8"))
+    layers = Path(next(iter(machine["shows_read_only"].values())))
+    (place,) = (path for path in layers.parents if path.name.startswith("images-"))
+    with place.with_name(f".{place.name}.lock").open("r+b") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def some_in_each(found: dict[str, list[str]]) -> bool:
     return all(found[kind] for kind in ("processes", "links", "routes", "cgroups"))
 
@@ -105,11 +119,13 @@ def test_boxes_side_by_side_leave_nothing(kube_box_factory: BoxFactory) -> None:
     assert mine[0] != others[0]
     assert mine[1] != others[1]
     assert some_in_each(traces(box.state, *mine))
+    assert images_are_held(box.state)
     box.down()
     assert none_in_any(traces(box.state, *mine)), traces(box.state, *mine)
     assert not box.state.exists()
     assert set(Path("/proc/mounts").read_text(encoding="utf-8").splitlines()) <= set(mounts.splitlines())
     assert ready(other, "node-0") == "True"
+    assert images_are_held(other.state)
     assert some_in_each(traces(other.state, *others))
 
 
@@ -153,13 +169,19 @@ def test_a_killed_supervisor_leaves_only_what_the_next_command_removes(kube_box_
 
 
 def test_a_node_fails_and_reboots(kube_box_factory: BoxFactory) -> None:
-    """A killed node is NotReady once its grace is over; started again it is Ready, GPUs and all."""
+    """A killed node is NotReady once its grace is over; started again it is Ready, without its old groups."""
     box = kube_box_factory(**{**_ONE, "nodes": 2}, gpus=4, node_grace=12.0)
     until(lambda: node(box, "node-1")["status"]["capacity"].get("nvidia.com/gpu") == "4", "GPUs are claimed")
     box.stop("node-1", kill=True)
     until(lambda: ready(box, "node-1") == "Unknown", "a dead node is noticed")
     assert ready(box, "node-0") == "True"
+    # As containers leave them; kubelet would look at each of them for seconds.
+    (group, _), left = marks(box.state), "kubepods/burstable/pod1/container1"
+    tops = [top / group / "node-1" / left for top in hierarchies()]
+    for top in tops:
+        top.mkdir(parents=True)
     box.start("node-1")
     until(lambda: ready(box, "node-1") == "True", "a rebooted node is back")
     until(lambda: node(box, "node-1")["status"]["capacity"].get("nvidia.com/gpu") == "4", "GPUs are back")
     assert box.status()["node-1"]["health"] == "running"
+    assert not [top for top in tops if top.exists()]

@@ -41,7 +41,9 @@ def nodes(box: SlurmBox) -> dict[str, list[str]]:
 
 
 def job_state(box: SlurmBox, job: int) -> str:
-    return box.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T").stdout.strip()
+    """Return the state of a job; nothing if slurmctld does not answer."""
+    shown = box.run("squeue", "--noheader", "--states=all", f"--jobs={job}", "--format=%T", check=False)
+    return shown.stdout.strip()
 
 
 def sleeps(box: SlurmBox, node: str) -> int:
@@ -61,7 +63,7 @@ def test_slurmctld_and_its_nodes_come_and_go(
     release: str, slurm_box_factory: Factory, eventually: Eventually
 ) -> None:
     """A stopped slurmctld comes back with its job; a stopped slurmd ends its job, unless told not to."""
-    box = slurm_box_factory(release=release, nodes=2, extra_conf="MessageTimeout=2")
+    box = slurm_box_factory(release=release, nodes=2)
     job = running(box, eventually, "n0", "n1")
 
     box.stop("slurmctld")
@@ -69,12 +71,12 @@ def test_slurmctld_and_its_nodes_come_and_go(
     assert get(box, "ping/")[1]["pings"][0]["responding"] is False
     assert sleeps(box, "n0") == 1
     box.start("slurmctld")
-    assert job_state(box, job) == "RUNNING"
+    eventually(lambda: job_state(box, job) == "RUNNING", "slurmctld knows that the job runs")
 
     box.stop("slurmd-n1", keep_steps=True)
     box.start("slurmd-n1")
     assert sleeps(box, "n1") == 1
-    assert job_state(box, job) == "RUNNING"
+    eventually(lambda: job_state(box, job) == "RUNNING", "the job still runs")
 
     box.stop("slurmd-n1")
     box.start("slurmd-n1")

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import threading
 import time
 from pathlib import Path
@@ -9,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kubebox import ToolError, build
-from kubebox.cache import cache_root, content_key, obtain
+from kubebox.cache import cache_root, content_key, hold, obtain, prune
 
 PARTS = st.lists(st.binary(max_size=8), max_size=4)
 
@@ -102,7 +105,7 @@ def test_concurrent_builders_build_once(tmp_path: Path) -> None:
 
     def make(scratch: Path) -> None:
         builds.append(scratch)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while len(waits) < 3:
             assert time.monotonic() < deadline, "the others did not wait"
             time.sleep(0.01)
@@ -117,3 +120,80 @@ def test_concurrent_builders_build_once(tmp_path: Path) -> None:
         thread.join()
     assert len(builds) == 1
     assert places == [tmp_path / "x-1"] * 4
+
+
+# ---------------------------------------------------------------------------------------------------- pruning
+
+
+def use(root: Path, key: str, days: float) -> Path:
+    """Make an artifact and let its last use be some days ago."""
+
+    def make(scratch: Path) -> None:
+        (scratch / "file").write_text(key)
+
+    place = obtain(root, "thing", key * 16, make)
+    when = time.time() - days * 24 * 3600
+    os.utime(place, (when, when))
+    return place
+
+
+def test_old_artifacts_go_but_for_the_newest_few(tmp_path: Path) -> None:
+    """What was not used for a day goes, unless it is among the four that were used last."""
+    places = [use(tmp_path, key, days) for key, days in zip("abcdef", (9, 8, 7, 6, 0.5, 0), strict=True)]
+    other = obtain(tmp_path, "thing-else", "a" * 16, lambda _: None)
+    os.utime(other, (0, 0))
+    assert prune(tmp_path, "thing") == ["thing-" + "b" * 16, "thing-" + "a" * 16]
+    assert [place.is_dir() for place in places] == [False, False, True, True, True, True]
+    assert other.is_dir()
+    assert not [*tmp_path.glob(".thing*gone*")]
+
+
+def test_many_young_artifacts_stay(tmp_path: Path) -> None:
+    """However many there are, what was used within a day stays: another process may be at work with it."""
+    places = [use(tmp_path, key, 0.9) for key in "0123456789"]
+    assert prune(tmp_path, "thing") == []
+    assert all(place.is_dir() for place in places)
+
+
+def test_use_makes_an_artifact_young(tmp_path: Path) -> None:
+    """An artifact that is obtained again is as good as new."""
+    places = [use(tmp_path, key, days) for key, days in zip("abcdef", range(20, 14, -1), strict=True)]
+    assert obtain(tmp_path, "thing", "a" * 16, lambda _: None) == places[0]
+    prune(tmp_path, "thing")
+    assert [place.is_dir() for place in places] == [True, False, False, True, True, True]
+
+
+def test_what_somebody_holds_is_not_removed(tmp_path: Path) -> None:
+    """A held artifact stays, however old, and goes when it is let go."""
+    places = [use(tmp_path, key, days) for key, days in zip("abcde", range(20, 15, -1), strict=True)]
+    held = hold(places[0])
+    assert prune(tmp_path, "thing") == []
+    assert (places[0] / "file").read_text() == "a"
+    os.close(held)
+    assert prune(tmp_path, "thing") == [places[0].name]
+
+
+def test_what_is_removed_meanwhile_is_made_again(tmp_path: Path) -> None:
+    """While a pruner has an artifact's lock, a user waits for it and then makes the artifact again."""
+    place = use(tmp_path, "a", 9)
+    lock = os.open(tmp_path / f".{place.name}.lock", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    waits, made = threading.Event(), list[Path]()
+    user = threading.Thread(
+        target=lambda: obtain(tmp_path, "thing", "a" * 16, made.append, waits.set), daemon=True
+    )
+    user.start()
+    assert waits.wait(60)
+    shutil.rmtree(place)
+    os.close(lock)
+    user.join(60)
+    assert len(made) == 1
+    assert place.is_dir()
+
+
+def test_what_a_killed_pruner_left_goes(tmp_path: Path) -> None:
+    """A folder on its way out is finished by the next pruner."""
+    trash = tmp_path / f".thing-{'a' * 16}.gone-1234"
+    trash.mkdir()
+    prune(tmp_path, "thing")
+    assert not trash.exists()

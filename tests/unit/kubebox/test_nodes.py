@@ -17,6 +17,7 @@ from kubebox.nodes import RealNodes, files, node_providers
 from kubebox.nodes.addresses import MAX_NODES, Block, free_blocks, node_name
 from kubebox.nodes.cluster import PROVISIONER, STORAGE_CLASS, manifests
 from kubebox.nodes.ground import what_is_lacking
+from kubebox.nodes.inotify import make_room
 from kubebox.nodes.machine import Machine
 from kubebox.nodes.steward import is_spent, lacks_gpus, volume, wants_volume
 from kubebox.state import Layout
@@ -141,11 +142,38 @@ def test_kubelet_stays_in_its_control_group() -> None:
 def test_a_machine_survives_its_description() -> None:
     """What the provider writes down is what the process of the node reads."""
     machine = Machine(
-        name=node_name(0), folder="/f", rootfs="/r", programs={"kubelet": "/k"}, shows={}, shows_read_only={},
-        logs={"kubelet": "/l"}, daemons={"kubelet": ["/k"]}, switch="/proc/1/ns/net", port="port-0",
-        address="10.200.0.10", routes=[["10.96.0.0/16", "10.200.0.1"]],
+        name=node_name(0), folder="/f", rootfs="/r", cgroup="box/node-0", programs={"kubelet": "/k"},
+        shows={}, shows_read_only={}, logs={"kubelet": "/l"}, daemons={"kubelet": ["/k"]},
+        switch="/proc/1/ns/net", port="port-0", address="10.200.0.10",
+        routes=[["10.96.0.0/16", "10.200.0.1"]],
     )  # fmt: skip
     assert Machine.from_json(machine.to_json()) == machine
+
+
+@pytest.mark.parametrize("limit", [128, 1023])
+def test_a_low_limit_of_watchers_is_raised(tmp_path: Path, limit: int) -> None:
+    """Where a user may have few inotify instances, nodes raise the number, and say so."""
+    setting, said = tmp_path / "max_user_instances", list[str]()
+    setting.write_text(f"{limit}\n")
+    make_room(said.append, setting)
+    assert setting.read_text() == "8192\n"
+    assert str(limit) in said[0]
+
+
+def test_enough_room_for_watchers_is_left_alone(tmp_path: Path) -> None:
+    """A limit that is high enough is not touched."""
+    setting, said = tmp_path / "max_user_instances", list[str]()
+    setting.write_text("1024\n")
+    make_room(said.append, setting)
+    assert setting.read_text() == "1024\n"
+    assert said == []
+
+
+def test_a_limit_that_cannot_be_raised_is_told(tmp_path: Path) -> None:
+    """Without the right to raise it, the message names the setting and the command; the box starts anyway."""
+    said = list[str]()
+    make_room(said.append, tmp_path / "missing")
+    assert "sysctl fs.inotify.max_user_instances=8192" in said[0]
 
 
 # ---------------------------------------------------------------------------------------------------- steward

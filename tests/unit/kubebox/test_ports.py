@@ -31,8 +31,8 @@ def test_held_port_serves_a_sharing_server_again_and_again() -> None:
             server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             server.bind((LOOPBACK, held.port))
             server.listen()
-            with socket.create_connection((LOOPBACK, held.port), timeout=5):
-                server.settimeout(5)
+            with socket.create_connection((LOOPBACK, held.port), timeout=60):
+                server.settimeout(60)
                 server.accept()[0].close()
     held.close()
 
