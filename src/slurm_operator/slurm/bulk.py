@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from slurm_operator.slurm.hostlist import expand, natural, split
+from slurm_operator.slurm.hostlist import expand, natural, single, split
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -31,6 +31,10 @@ def grouped(updates: Mapping[str, NodeUpdate], max_bytes: int = MAX_HOSTLIST_BYT
     for name, update in updates.items():
         members.setdefault(update, []).append(name)
     for update, names in members.items():
+        if len(names) == 1:
+            # Comments differ from node to node: thousands of these are all that there is to group.
+            yield Group(single(names[0]), (names[0],), update)
+            continue
         for hostlist in split(names, max_bytes):
             yield Group(hostlist, tuple(expand(hostlist, len(names))), update)
 

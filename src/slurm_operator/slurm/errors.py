@@ -15,6 +15,7 @@
 
 Each class has a `kind`: one word for metrics and conditions. `sent` tells whether the server may have seen,
 and carried out, the request. None of them ever means *drained*, *gone* or *free*. No message carries a token.
+A list that slurmrestd cannot make, without being able to say why, is `ControllerDown`, too: see `replies`.
 """
 
 from __future__ import annotations

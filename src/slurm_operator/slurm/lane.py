@@ -5,7 +5,8 @@ written to a node is written in the order in which it was wished for.
 
 What is decided ages: while hundreds of different updates are sent one after the other, or while this process
 stands still. So a change of state is sent only for a moment after it was decided (`WriterTiming.valid`); what
-is left then is decided again.
+is left then is decided again. Everything else may age, and is decided a few hundred nodes at a time, with
+turns of the event loop between them.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ log = structlog.get_logger(__name__)
 _WORKERS: Final = 2
 # One bad node among a thousand is found with 20.
 _MAX_RETRIES: Final = 32
+# Some 3 ms of deciding.
+_SLICE: Final = 500
 # "Invalid user id" and "Access/permission denied": it is about us, and the same for every node.
 _ABOUT_US: Final = frozenset({2002, 2010})
 _SHOWN: Final = 200
@@ -194,11 +197,11 @@ class Lane:
     async def _needed(self, batch: Batch) -> dict[str, NodeUpdate]:
         """Return the updates to send, decided on a list that is new enough for them."""
         if self._shown(batch):
-            updates = self._decide(batch, batch, self._watch.view)
+            updates = await self._decide_all(batch, batch, self._watch.view)
             if self._may_trust_the_view(batch, updates):
                 return updates
         asked, look = _open(batch), await self._look()
-        updates = self._decide(batch, asked, look)
+        updates = await self._decide_all(batch, asked, look)
         if len(updates) < len(asked):
             # It shows what the view does not show yet, and others should know.
             self._watch.wake()
@@ -243,7 +246,22 @@ class Lane:
             raise RestUnreachable(f"Slurm's nodes could not be listed within {seconds:g} seconds") from None
         if found is None:
             raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
+        # Reading thousands of nodes has taken a turn of its own already.
+        await asyncio.sleep(0)
         return Look(self._watch.view, {node.name: node for node in found.nodes}, taken)
+
+    async def _decide_all(
+        self, batch: Batch, names: Iterable[str], view: ClusterView | Look
+    ) -> dict[str, NodeUpdate]:
+        """Decide as `_decide` does, in slices if what is decided may age."""
+        waiting = [*names]
+        if self._field is Field.STATE:
+            return self._decide(batch, waiting, view)
+        updates: dict[str, NodeUpdate] = {}
+        for start in range(0, len(waiting), _SLICE):
+            updates |= self._decide(batch, waiting[start : start + _SLICE], view)
+            await asyncio.sleep(0)
+        return updates
 
     def _decide(
         self, batch: Batch, names: Iterable[str], view: ClusterView | Look, *, unchanged: Outcome = _UNCHANGED

@@ -98,11 +98,12 @@ def count_states(nodes: Iterable[Node]) -> tuple[Counter[str], Counter[str]]:
     """Count nodes by their base state and by their flags, in lower case; what is unknown is `other`."""
     states = Counter({state.lower(): 0 for state in (*BASE_STATES, OTHER)})
     flags = Counter({flag.lower(): 0 for flag in (*FLAGS, OTHER)})
-    for node in nodes:
-        base = next((word for word in node.state if word in BASE_STATES), OTHER)
-        states[base.lower()] += 1
-        rest = {word if word in FLAGS else OTHER for word in node.state if word not in BASE_STATES}
-        flags.update(word.lower() for word in rest)
+    # Thousands of nodes have a handful of different states between them.
+    for words, count in Counter(node.state for node in nodes).items():
+        base = next((word for word in words if word in BASE_STATES), OTHER)
+        states[base.lower()] += count
+        for flag in {word if word in FLAGS else OTHER for word in words if word not in BASE_STATES}:
+            flags[flag.lower()] += count
     return states, flags
 
 

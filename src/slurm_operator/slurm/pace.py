@@ -6,7 +6,8 @@ would be the answer for ever. So a whole list is asked for every now and then, a
 there is a sign of another slurmctld. "Unchanged" never keeps a list alive for longer than one may be old.
 
 A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
-most, except that no view grows stale for it, and half of it while somebody wakes the watch all the time.
+most, and a fifth in a hurry, while a node drains or only its jobs can tell: a pod waits for that. Except that
+no view grows stale for it, and that it may be half of the time while somebody wakes the watch all the time.
 Pure: the caller brings the time.
 """
 
@@ -36,6 +37,8 @@ class WatchTiming:
     """Between lists at least, however often somebody asks for another."""
     jobs: float = 30.0
     reservations: float = 30.0
+    verdict: float = 5.0
+    """How old jobs may be when somebody waits for a view, if no node has begun to look drained since."""
     ping: float = 10.0
     standby: float = 2.0
     """Between pings of a cluster with several slurmctlds, of which another one may take over."""
@@ -50,7 +53,7 @@ class WatchTiming:
     call: float = 60.0
     """No single request may take longer, whatever the client's own deadline."""
     cost: float = 10.0
-    """A list that took a second is not asked for again for so many seconds."""
+    """A list that took a second is not asked for again for so many seconds, half as many in a hurry."""
 
     def backoff(self, failures: int) -> float:
         """Return how long to wait after so many failures in a row; jitter keeps clusters apart."""
@@ -71,13 +74,14 @@ class Poll:
         self._update_time: int | None = None
         self._whole_at = float("-inf")
 
-    def interval(self, wanted: float) -> float:
+    def interval(self, wanted: float, *, hurry: bool = False) -> float:
         """Return how long to wait between requests if this often is wanted."""
-        return max(wanted, min(self._cost * self.took, self._limit))
+        cost = self._cost / 2 if hurry else self._cost
+        return max(wanted, min(cost * self.took, self._limit))
 
-    def due(self, wanted: float, now: float) -> bool:
+    def due(self, wanted: float, now: float, *, hurry: bool = False) -> bool:
         """Tell whether it is time to ask, if this often is wanted."""
-        return self.sent is None or now - self.sent >= self.interval(wanted) - _EPSILON
+        return self.sent is None or now - self.sent >= self.interval(wanted, hurry=hurry) - _EPSILON
 
     def since(self, now: float, whole: float) -> int | None:
         """Return the moment to ask for changes since, or None for the whole list."""

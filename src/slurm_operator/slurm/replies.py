@@ -3,6 +3,8 @@
 The usual answer is decoded in one step into the struct that was asked for. Only when that fails, or when the
 status is no success, is it looked at more closely: `errors[]` decides what it means, whatever the status is,
 since slurmrestd also refuses with a 200. An answer that explains itself in no way we know is a `BadReply`. A
+question that slurmrestd fails to answer without knowing why was not refused: it makes most lists of several
+answers of slurmctld, and one that stops in between leaves it without a reason, so that is `ControllerDown`. A
 list with one entry that cannot be read is a `BadReply` as a whole: without that entry it would be a shorter
 list that looks complete.
 
@@ -45,6 +47,8 @@ _TOO_MANY_REQUESTS = 429
 # Numbers of Slurm's own list of errors. 1800 and the like say that slurmrestd cannot reach slurmctld, 5004
 # that slurmctld took the connection and said nothing, 2027 and 2131 that only a standby slurmctld was found.
 _CONTROLLER_DOWN = frozenset({1001, 1002, 1003, 1004, 1800, 1801, 1802, 1803, 2027, 2131, 5003, 5004, 5005})
+# "Unspecified error": to a change it may be Slurm's no, but a list is never refused in this way.
+_UNEXPLAINED = frozenset({-1})
 _OVERLOADED = frozenset({1804, 1805})
 _TOKEN_REFUSED = frozenset({1007})
 NO_SUCH_NODE: Final = 2018
@@ -157,13 +161,13 @@ def _decoder(shape: type[Envelope]) -> msgspec.json.Decoder[Any]:
 def read(reply: Reply, shape: type[E], question: Question) -> E:
     """Return the answer in the shape that was asked for, or raise what it means."""
     if reply.status != OK or not reply.json:
-        raise _refusal(reply, question)
+        raise _refusal(reply, shape, question)
     try:
         content: E = _decoder(shape).decode(reply.body)
     except _MALFORMED as error:
         return _read_odd(reply, shape, question, error)
     if content.errors:
-        raise _meaning(reply, content.errors, question)
+        raise _meaning(reply, content.errors, shape, question)
     return content
 
 
@@ -180,7 +184,7 @@ def _read_odd(reply: Reply, shape: type[E], question: Question, error: Exception
     except _MALFORMED:
         envelope = Envelope()
     if envelope.errors:
-        raise _meaning(reply, envelope.errors, question)
+        raise _meaning(reply, envelope.errors, shape, question)
     try:
         return msgspec.convert(_without_nulls(_decode_any(reply.body)), shape)
     except _MALFORMED:
@@ -195,21 +199,24 @@ def _without_nulls(value: object) -> object:
     return [_without_nulls(item) for item in value] if isinstance(value, list) else value
 
 
-def _refusal(reply: Reply, question: Question) -> SlurmError:
+def _refusal(reply: Reply, shape: type[Envelope], question: Question) -> SlurmError:
     """Return what an answer means that is no success."""
     try:
-        faults = _decode_envelope(reply.body).errors if reply.json else ()
+        envelope = _decode_envelope(reply.body) if reply.json else Envelope()
     except _MALFORMED:
-        faults = ()
-    if faults:
-        return _meaning(reply, faults, question)
-    kind, said = _plain(reply)
+        envelope = Envelope()
+    if envelope.errors:
+        return _meaning(reply, envelope.errors, shape, question)
+    kind, said = _plain(reply, itself=bool(envelope.meta.slurm.release))
     message = f"{question.what}: {_quote(said, question)} (HTTP {reply.status})"
     return kind(message, status=reply.status) if kind is Refused else kind(message)
 
 
-def _plain(reply: Reply) -> tuple[type[SlurmError], str]:
-    """Return what an answer without `errors[]` means, and the words for it."""
+def _plain(reply: Reply, *, itself: bool) -> tuple[type[SlurmError], str]:
+    """Return what an answer without `errors[]` means, from slurmrestd itself or not, and the words for it."""
+    if itself and reply.status in _GATEWAY_STATUSES:
+        # Asked for partitions while slurmctld is silent, every release seen says 504 and not a word more.
+        return ControllerDown, "slurmctld does not answer slurmrestd"
     for statuses, kind, said in _PLAIN:
         if reply.status in statuses:
             return kind, said
@@ -219,7 +226,9 @@ def _plain(reply: Reply) -> tuple[type[SlurmError], str]:
     return Refused, "refused without an explanation"
 
 
-def _meaning(reply: Reply, faults: tuple[Fault, ...], question: Question) -> SlurmError:
+def _meaning(
+    reply: Reply, faults: tuple[Fault, ...], shape: type[Envelope], question: Question
+) -> SlurmError:
     """Return what `errors[]` means."""
     numbers = {fault.error_number for fault in faults}
     said = "; ".join(_sentence(fault) for fault in faults[:_MOST_FAULTS])
@@ -231,6 +240,8 @@ def _meaning(reply: Reply, faults: tuple[Fault, ...], question: Question) -> Slu
     if numbers & _OVERLOADED or reply.status == _TOO_MANY_REQUESTS:
         return Overloaded(message)
     if numbers & _CONTROLLER_DOWN or reply.status in _GATEWAY_STATUSES:
+        return ControllerDown(message)
+    if shape is not Envelope and numbers <= _UNEXPLAINED:
         return ControllerDown(message)
     if numbers <= question.absent:
         return NotFound(message, faults, status=reply.status)

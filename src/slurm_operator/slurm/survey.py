@@ -102,28 +102,30 @@ class Survey:
             wanted = min(wanted, timing.doubt)
         if lively or self._draining or self.owed:
             wanted = min(wanted, timing.busy)
-        return self._nodes.interval(wanted)
+        return self._nodes.interval(wanted, hurry=self._draining or bool(self.owed))
 
     def gap(self) -> float:
         """Return how long to wait before the next round at least, however often somebody asks for one."""
         return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
 
-    async def round(self, *, woken: bool, booked: bool = False) -> bool:
+    async def round(self, *, woken: bool, awaited: bool = False, booked: bool = False) -> bool:
         """Ask for the nodes and for all that is due; tell whether the nodes were listed.
 
-        `woken`: nodes were changed, or somebody waits: they are listed as a whole, and the jobs if one of
-        them looks drained. `booked`: a reservation was changed.
+        `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
+        `awaited`: somebody waits for it: the same, but jobs that are a few seconds old will do, as long as no
+        node has begun to look drained since. `booked`: a reservation was changed.
         """
         now, timing = asyncio.get_running_loop().time(), self._timing
         if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        if not await self._ask_nodes(now, whole=woken):
+        if not await self._ask_nodes(now, whole=woken or awaited):
             return False
         if self.belief.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
-        if self._jobs.due(self._jobs_interval(woken=woken), now):
+        waits = bool(self.owed) or (awaited and self._jobs_old(now))
+        if self._jobs.due(0.0 if waits else self._jobs_interval(woken=woken), now, hurry=waits):
             await self._ask_jobs()
         if self._reservations.due(0.0 if booked else timing.reservations, now):
             await self._ask_reservations()
@@ -165,12 +167,15 @@ class Survey:
                     raise
                 now = asyncio.get_running_loop().time()
                 found = await self._call(self._rest.nodes())
+            answered = asyncio.get_running_loop().time()
             if found is None:
                 self.belief.unchanged(now)
-                self._nodes.asked(now, asyncio.get_running_loop().time())
+                self._nodes.asked(now, answered)
             else:
+                # Reading thousands of nodes has taken a turn of its own already.
+                await asyncio.sleep(0)
                 self.belief.listed(found.nodes, now)
-                if self._nodes.listed(found.last_update, now, asyncio.get_running_loop().time()):
+                if self._nodes.listed(found.last_update, now, answered):
                     self._log.warning("slurmctld's clock went back: it may be another one")
                     self.belief.interrupted()
                     self._forget()
@@ -235,11 +240,18 @@ class Survey:
 
     def _jobs_interval(self, *, woken: bool) -> float:
         """Return how often the jobs are needed: at once when a node seems drained and only they can tell."""
-        if self.owed or (woken and self.settled):
+        if woken and self.settled:
             return 0.0
         jobs = self.view.jobs
         contested = self.settled and (jobs.unplaced or not self.settled.isdisjoint(jobs.holds))
         return self._timing.busy if contested or self._book.doubtful else self._timing.jobs
+
+    def _jobs_old(self, now: float) -> bool:
+        """Tell whether the jobs are too old for whoever waits for a verdict on nodes that look drained."""
+        taken = self.view.jobs_taken
+        return bool(self.settled) and (
+            self.view.jobs_failure is not None or taken is None or now - taken > self._timing.verdict
+        )
 
     async def _ask_jobs(self) -> None:
         sent = asyncio.get_running_loop().time()

@@ -12,6 +12,7 @@ from slurm_operator.slurm.breaker import Breaker, BreakerTiming
 from slurm_operator.slurm.errors import CircuitOpen, RestUnreachable, SlurmError
 from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.rest import RestClient, RestTiming
+from tests.integration.slurm.hostile import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -21,15 +22,18 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TOKEN = "eyJhbGciOiJIUzI1NiJ9.t0p-s3cret.signature"  # noqa: S105 - the one that must not show up anywhere
-# Short, for hanging requests run into it; good ones that do on a busy machine are asked again, see `soon`.
-SHORT = RestTiming(connect=5.0, request=0.3, write=0.3)
+# Short, for hanging requests run into it, and only those get it; good ones that do so on a busy machine are
+# asked again, see `soon`.
+SHORT = RestTiming(connect=5.0, request=0.5, write=1.0)
+HANGING = frozenset({Fault.HANG, Fault.DRIP})
 PATIENT = BreakerTiming(threshold=10**6)
 DRAIN = NodeUpdate(state=("DRAIN",), reason="slurm-operator: test")
 
 
-def reader(server: HostileSlurmrestd, **options: Any) -> RestClient:
-    """Return a client of which every request runs into a short deadline, and the breaker stays closed."""
-    options = {"timing": SHORT, "breaker": Breaker(PATIENT), "max_reply": 2**20, **options}
+def reader(server: HostileSlurmrestd, fault: Fault | None = None, **options: Any) -> RestClient:
+    """Return a client whose breaker stays closed; its deadlines are short if the fault is one that hangs."""
+    timing = SHORT if fault in HANGING else RestTiming()
+    options = {"timing": timing, "breaker": Breaker(PATIENT), "max_reply": 2**20, **options}
     return RestClient(server.url, lambda: TOKEN, **options)
 
 

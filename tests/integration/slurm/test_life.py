@@ -10,7 +10,7 @@ import pytest
 from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.view import Absent, Known, Reason
 from tests.integration.slurm.waiting import until
-from tests.integration.slurm.watching import EAGER, Watching, now, watching
+from tests.integration.slurm.watching import CALM, EAGER, Watching, now, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ OURS = "slurm-operator: scale-in"
 @pytest.fixture
 async def watched(box: SlurmBox) -> AsyncIterator[Watching]:
     """Hand out a watch of a real cluster whose node n0 is idle, and leave it idle."""
-    async with watching(box.url, box.token, settled=False) as running:
+    async with watching(box.url, box.token, timing=CALM, settled=False) as running:
         await running.until(lambda: is_idle(running))
         try:
             yield running

@@ -9,7 +9,7 @@ import pytest
 
 from kubebox.slurm import SlurmBox, SlurmSpec
 from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.view import Absent, Known, Reason, Unknown
+from slurm_operator.slurm.view import Absent, Reason, Unknown
 from tests.integration.slurm.watching import EAGER, Watching, now, watching
 
 if TYPE_CHECKING:
@@ -72,12 +72,12 @@ async def test_an_epilog_holds_its_node(own: SlurmBox, watched: Watching) -> Non
     await watched.until(lambda: "n0" in watched.view.jobs.holds)
     drained_at = await drain(watched, "n0")
     await watched.until(lambda: watched.verdict("n0", drained_at).reason is Reason.JOBS_COMPLETING)
-    answer = watched.answer("n0")
-    assert isinstance(answer, Known)
-    assert {"IDLE", "DRAIN", "COMPLETING"} <= set(answer.node.state)
-    assert answer.node.alloc_cpus == 0
+    node = watched.view.nodes["n0"]
+    assert {"IDLE", "DRAIN", "COMPLETING"} <= set(node.state)
+    assert node.alloc_cpus == 0
     await watched.until(lambda: watched.view.jobs.holds["n0"].jobs == (job,))
-    await watched.always(lambda: watched.verdict("n0").reason is Reason.JOBS_COMPLETING, rounds=5)
+    await watched.always(lambda: not watched.verdict("n0").drained, rounds=5)
+    await watched.until(lambda: watched.verdict("n0").reason is Reason.JOBS_COMPLETING)
     hold.unlink()
     await watched.until(lambda: watched.verdict("n0", drained_at).drained)
     await watched.rest.update_nodes("n0", NodeUpdate(state=("UNDRAIN",)))
@@ -101,7 +101,7 @@ async def test_slurmctld_stopped_and_started(own: SlurmBox, watched: Watching) -
     watched.updates.clear()
     await asyncio.to_thread(own.start, "slurmctld")
     await all_known(watched)
-    assert watched.verdict("n1", drained_at).reason is Reason.JOBS_RUNNING
+    await watched.until(lambda: watched.verdict("n1", drained_at).reason is Reason.JOBS_RUNNING)
     await watched.until(lambda: any(update.view.failure is None for update in watched.updates))
     first = next(update.view for update in watched.updates if update.view.failure is None)
     assert first.taken is not None
@@ -143,9 +143,10 @@ async def test_the_jwt_key_is_rotated(own: SlurmBox) -> None:
 
 async def test_a_token_expires(own: SlurmBox) -> None:
     """A token that expires makes everything unknown, with the token as the reason; a new one heals it."""
-    token = own.token(lifetime=3.0)
+    token = own.token()
     async with watching(own.url, lambda: token, settled=False) as watched:
         await all_known(watched)
+        token = own.token(lifetime=2.0)
         await watched.until(lambda: reasons(watched) == {Reason.TOKEN_REFUSED})
         token = own.token()
         await all_known(watched)
@@ -157,11 +158,15 @@ async def test_slurmctld_lost_its_state(own: SlurmBox, watched: Watching) -> Non
     await watched.until(lambda: "n2" in watched.view.jobs.holds)
     drained_at = await drain(watched, "n2")
     await asyncio.to_thread(own.lose_state)
-    await watched.until(lambda: reasons(watched) == {Reason.LIST_SUSPICIOUS})
-    assert watched.verdict("n2", drained_at).reason is Reason.LIST_SUSPICIOUS
+    await watched.until(
+        lambda: (
+            reasons(watched) == {Reason.LIST_SUSPICIOUS}
+            and watched.verdict("n2", drained_at).reason is Reason.LIST_SUSPICIOUS
+        )
+    )
     lost = now()
     while not all(isinstance(watched.answer(name), Absent) for name in NODES):
-        assert now() < lost + 40.0
+        assert now() < lost + 120.0
         assert reasons(watched) <= {
             Reason.LIST_SUSPICIOUS,
             Reason.VIEW_STALE,
@@ -180,4 +185,4 @@ async def test_slurmctld_lost_its_state(own: SlurmBox, watched: Watching) -> Non
 
     await asyncio.gather(*(asyncio.to_thread(own.restart, f"slurmd-{name}") for name in NODES))
     await all_known(watched)
-    assert watched.verdict("n2", drained_at).reason is Reason.NOT_DRAINING
+    await watched.until(lambda: watched.verdict("n2", drained_at).reason is Reason.NOT_DRAINING)

@@ -8,7 +8,6 @@ import pytest
 
 from slurm_operator.slurm.breaker import Breaker, BreakerTiming
 from slurm_operator.slurm.errors import CircuitOpen, ControllerDown
-from slurm_operator.slurm.rest import RestTiming
 from tests.integration.slurm.asking import failure, reader, soon
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 
@@ -16,8 +15,8 @@ from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.BAD_GATEWAY, Fault.CLOSE, Fault.PROXY_PAGE])
 async def test_the_breaker_opens_after_several_failures(hostile: HostileSlurmrestd, fault: Fault) -> None:
     """After three failures in a row the next request fails without being sent, and says why."""
-    async with reader(hostile, breaker=Breaker(BreakerTiming(base=3600.0, cap=3600.0))) as client:
-        await client.ping()
+    async with reader(hostile, fault, breaker=Breaker(BreakerTiming(base=3600.0, cap=3600.0))) as client:
+        await soon(client.ping)
         hostile.fault = fault
         failed = await asyncio.gather(*(failure(client.nodes()) for _ in range(3)))
         sent = len(hostile.log)
@@ -35,7 +34,7 @@ async def test_the_breaker_opens_after_several_failures(hostile: HostileSlurmres
 async def test_who_waited_for_a_slot_is_told_that_the_circuit_has_opened(hostile: HostileSlurmrestd) -> None:
     """A request that waits for its slot while the circuit opens is not sent."""
     strict = Breaker(BreakerTiming(threshold=1, base=3600.0, cap=3600.0))
-    async with reader(hostile, timing=RestTiming(), concurrency=1, breaker=strict) as client:
+    async with reader(hostile, concurrency=1, breaker=strict) as client:
         await client.ping()
         hostile.fault = Fault.BAD_GATEWAY
         errors = await asyncio.gather(*(failure(client.nodes()) for _ in range(5)))
@@ -45,8 +44,8 @@ async def test_who_waited_for_a_slot_is_told_that_the_circuit_has_opened(hostile
 
 async def test_the_breaker_lets_one_probe_through(hostile: HostileSlurmrestd) -> None:
     """When the pause is over, one of many requests is sent, and its success lets all others through."""
-    async with reader(hostile, breaker=Breaker(BreakerTiming(base=0.001, cap=0.001))) as client:
-        await client.ping()
+    async with reader(hostile, Fault.HANG, breaker=Breaker(BreakerTiming(base=0.001, cap=0.001))) as client:
+        await soon(client.ping)
         hostile.fault = Fault.CLOSE
         for _ in range(3):
             await failure(client.jobs())
@@ -66,7 +65,7 @@ async def test_an_answer_of_any_kind_keeps_the_breaker_closed(
     hostile: HostileSlurmrestd, fault: Fault
 ) -> None:
     """A server that answers is not left alone, whatever it answers."""
-    async with reader(hostile, timing=RestTiming(), breaker=Breaker()) as client:
+    async with reader(hostile, breaker=Breaker()) as client:
         hostile.fault = fault
         for _ in range(5):
             assert not isinstance(await failure(client.nodes()), CircuitOpen)
@@ -74,9 +73,7 @@ async def test_an_answer_of_any_kind_keeps_the_breaker_closed(
 
 async def test_a_ping_without_response_is_no_success(hostile: HostileSlurmrestd) -> None:
     """slurmrestd that answers a ping while slurmctld is down does not close the circuit."""
-    async with reader(
-        hostile, timing=RestTiming(), breaker=Breaker(BreakerTiming(base=3600.0, cap=3600.0))
-    ) as client:
+    async with reader(hostile, breaker=Breaker(BreakerTiming(base=3600.0, cap=3600.0))) as client:
         hostile.pings = [{"hostname": "box", "responding": False}]
         hostile.fail(Fault.BAD_GATEWAY, on="nodes")
         for _ in range(2):
@@ -88,9 +85,7 @@ async def test_a_ping_without_response_is_no_success(hostile: HostileSlurmrestd)
 
 async def test_a_probe_that_was_given_up_makes_room_for_the_next(hostile: HostileSlurmrestd) -> None:
     """Whoever cancels the one request that was to find out leaves the finding out to the next."""
-    async with reader(
-        hostile, timing=RestTiming(), breaker=Breaker(BreakerTiming(threshold=1, base=0.001, cap=0.001))
-    ) as client:
+    async with reader(hostile, breaker=Breaker(BreakerTiming(threshold=1, base=0.001, cap=0.001))) as client:
         await client.ping()
         hostile.fail(Fault.CLOSE, on="jobs")
         await failure(client.jobs())

@@ -19,7 +19,7 @@ from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 async def test_a_read_on_a_kept_connection_that_died_is_asked_again(hostile: HostileSlurmrestd) -> None:
     """A connection that the server closed while it was idle costs nothing but another connection."""
     hostile.add_nodes("n1")
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         await client.nodes()
         await client.nodes()
         await client.jobs()
@@ -34,7 +34,7 @@ async def test_a_read_on_a_kept_connection_that_died_is_asked_again(hostile: Hos
 async def test_what_nobody_asked_for_is_no_answer(hostile: HostileSlurmrestd) -> None:
     """Bytes that arrive on a connection at rest end it, and are not taken for the next answer."""
     hostile.add_nodes("n[1-9]")
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         await client.ping()
         hostile.fault = Fault.POISON
         for _ in range(3):
@@ -49,7 +49,7 @@ async def test_what_came_before_a_question_is_no_answer_to_it(hostile: HostileSl
     hostile.add_nodes("n[1-9]")
     false = b'{"nodes": [], "last_update": {"set": true, "infinite": false, "number": 1}}'
     head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(false)}\r\n\r\n"
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         for _ in range(3):
             listed = await client.nodes()
             assert listed is not None
@@ -60,7 +60,7 @@ async def test_what_came_before_a_question_is_no_answer_to_it(hostile: HostileSl
 
 async def test_a_read_is_asked_again_only_once(hostile: HostileSlurmrestd) -> None:
     """A server that cuts every connection is not asked for ever."""
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         await client.ping()
         hostile.fault = Fault.CLOSE
         await failure(client.nodes())
@@ -70,7 +70,7 @@ async def test_a_read_is_asked_again_only_once(hostile: HostileSlurmrestd) -> No
 async def test_an_error_tells_whether_the_request_was_sent(hostile: HostileSlurmrestd) -> None:
     """A refused connection has sent nothing; a cut one may have."""
     hostile.add_nodes("n1")
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         await client.ping()
         hostile.fault = Fault.CLOSE
         assert (await failure(client.update_nodes("n1", DRAIN))).sent
@@ -87,7 +87,7 @@ async def test_an_error_tells_whether_the_request_was_sent(hostile: HostileSlurm
 
 async def test_a_write_that_waits_for_a_version_was_not_sent(hostile: HostileSlurmrestd) -> None:
     """A server that fails at first contact has not seen the write that brought us there."""
-    async with reader(hostile) as client:
+    async with reader(hostile, Fault.HANG) as client:
         for fault in (Fault.CLOSE, Fault.TOKEN_REFUSED, Fault.GARBAGE, Fault.NOT_FOUND):
             hostile.fault = fault
             assert not (await failure(client.update_nodes("n1", DRAIN))).sent
@@ -101,7 +101,7 @@ async def test_a_write_that_waits_for_a_version_was_not_sent(hostile: HostileSlu
 async def test_connections_do_not_pile_up(hostile: HostileSlurmrestd) -> None:
     """Each write has a connection of its own, and only a few are kept."""
     hostile.add_nodes("n1")
-    async with reader(hostile, timing=RestTiming(), concurrency=8) as client:
+    async with reader(hostile, concurrency=8) as client:
         for _ in range(20):
             await client.update_nodes("n1", DRAIN)
         await asyncio.gather(*(client.nodes() for _ in range(20)))
@@ -139,7 +139,7 @@ async def test_a_request_waits_for_its_slot_no_longer_than_its_deadline(hostile:
 async def test_cancelled_requests_leave_nothing_behind(hostile: HostileSlurmrestd) -> None:
     """Whoever gives up a request gives its slot back, and its connection is not used again."""
     hostile.add_nodes("n1")
-    async with reader(hostile, concurrency=1, timing=RestTiming()) as client:
+    async with reader(hostile, concurrency=1) as client:
         await client.ping()
         hostile.fail(Fault.HANG, on="nodes", times=3)
         for count in (1, 2, 3):
@@ -153,7 +153,7 @@ async def test_cancelled_requests_leave_nothing_behind(hostile: HostileSlurmrest
 
 async def test_a_closed_client_says_so(hostile: HostileSlurmrestd) -> None:
     """Requests under way when a client is closed, and later ones, are unavailable."""
-    client = reader(hostile, timing=RestTiming())
+    client = reader(hostile)
     await client.ping()
     hostile.fault = Fault.HANG
     waiting = asyncio.create_task(failure(client.nodes()))
@@ -168,7 +168,7 @@ async def test_a_closed_client_says_so(hostile: HostileSlurmrestd) -> None:
 
 async def test_a_client_that_is_closed_while_it_connects_sends_nothing(hostile: HostileSlurmrestd) -> None:
     """A connection that is there only after the client was closed carries no request."""
-    client = reader(hostile, timing=RestTiming())
+    client = reader(hostile)
     connecting = asyncio.create_task(failure(client.nodes()))
     await asyncio.sleep(0)
     await client.close()
@@ -181,7 +181,7 @@ async def test_a_client_that_is_closed_while_it_connects_sends_nothing(hostile: 
 
 async def test_an_error_does_not_keep_the_answer(hostile: HostileSlurmrestd) -> None:
     """Whoever keeps an error for long keeps neither the answer, which may be huge, nor the token with it."""
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         await client.ping()
         for fault in (Fault.TRUNCATED, Fault.BAD_GATEWAY, Fault.HUGE):
             hostile.fault = fault
@@ -196,12 +196,12 @@ async def test_an_error_does_not_keep_the_answer(hostile: HostileSlurmrestd) -> 
 async def test_a_read_given_up_while_it_connects_leaves_no_socket(hostile: HostileSlurmrestd) -> None:
     """Wherever on its way to the server a request is cancelled, its socket is closed."""
     hostile.add_nodes("n1")
-    async with reader(hostile, timing=RestTiming()) as warm:
+    async with reader(hostile) as warm:
         await warm.nodes()
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         for steps in range(20):
-            async with reader(hostile, timing=RestTiming()) as client:
+            async with reader(hostile) as client:
                 asking = asyncio.create_task(client.nodes())
                 for _ in range(steps):
                     await asyncio.sleep(0)

@@ -15,7 +15,6 @@ from slurm_operator.slurm.errors import (
     SlurmError,
     TokenRefused,
 )
-from slurm_operator.slurm.rest import RestTiming
 from tests.integration.slurm.asking import DRAIN, failure, reader, soon
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job
 
@@ -69,7 +68,7 @@ async def test_a_fault_is_the_error_that_fits_and_passes(
 ) -> None:
     """Each fault of a list is its own error, never a list, and is over when the fault is."""
     populate(hostile)
-    async with reader(hostile) as client:
+    async with reader(hostile, fault) as client:
         before = await soon(client.nodes)
         hostile.fault = fault
         for ask in (client.nodes, client.jobs):
@@ -87,7 +86,7 @@ async def test_a_fault_at_first_contact_passes(
 ) -> None:
     """A client that meets only faults at first works as soon as they stop."""
     populate(hostile)
-    async with reader(hostile) as client:
+    async with reader(hostile, fault) as client:
         hostile.fault = fault
         assert isinstance(await failure(client.nodes()), kind | BadReply | RestUnreachable)
         hostile.fault = None
@@ -100,7 +99,7 @@ async def test_a_fault_at_first_contact_passes(
 async def test_a_write_is_never_repeated(hostile: HostileSlurmrestd, fault: Fault) -> None:
     """Whatever becomes of a write, it is sent once, and nothing looks like a success that was none."""
     hostile.add_nodes("n[1-3]")
-    async with reader(hostile) as client:
+    async with reader(hostile, fault) as client:
         await soon(client.ping)
         hostile.fault = fault
         outcomes = await asyncio.gather(
@@ -120,7 +119,7 @@ async def test_a_write_is_never_repeated(hostile: HostileSlurmrestd, fault: Faul
 async def test_deceptive_lists_are_what_they_say(hostile: HostileSlurmrestd) -> None:
     """An empty or half list is passed on as it came, with unknown words: judging is the view's task."""
     populate(hostile)
-    async with reader(hostile, timing=RestTiming()) as client:
+    async with reader(hostile) as client:
         sizes = {}
         for fault in sorted(DECEPTIVE):
             hostile.fault = fault
@@ -136,7 +135,7 @@ async def test_deceptive_lists_are_what_they_say(hostile: HostileSlurmrestd) -> 
 async def test_a_long_list_is_read_when_it_may_be_long(hostile: HostileSlurmrestd) -> None:
     """Ten megabytes are no problem where they are expected."""
     hostile.add_nodes("n[1-9]")
-    async with reader(hostile, max_reply=2**24, timing=RestTiming()) as client:
+    async with reader(hostile, max_reply=2**24) as client:
         hostile.fail(Fault.HUGE, on="nodes")
         listed = await client.nodes()
         assert listed is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from slurm_operator.slurm.belief import Trust
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.rest import RequestInfo, TokenSource
     from slurm_operator.slurm.view import Answer, ClusterView, Verdict, ViewUpdate
 
-DEADLINE = 45.0
+DEADLINE = 90.0
 QUICK = WatchTiming(
     busy=0.1,
     rest=0.2,
@@ -37,6 +37,8 @@ QUICK = WatchTiming(
     call=20.0,
     cost=0.0,
 )
+# Where nothing is broken, a machine that stands still for some seconds must not make the view an old one.
+CALM = replace(QUICK, stale_after=60.0, jobs_stale_after=60.0)
 # What takes minutes takes seconds here.
 EAGER = Trust(lists=3, seconds=0.3, wide_lists=6, wide_seconds=1.0, grace=1.5)
 

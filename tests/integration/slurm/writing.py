@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.view import ClusterView
 
 PREFIX = "slurm-operator: "
-DEADLINE = 20.0
+DEADLINE = 60.0
 ANY = "any-token"
 # No poll comes by itself during a test: all are asked for by the writer, or because it has woken the watch.
 # Nor is any view new enough, unless the test says so: how long ago it was taken is for the machine to decide.

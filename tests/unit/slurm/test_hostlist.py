@@ -10,7 +10,7 @@ from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.slurm.hostlist import expand, fold, natural, split
+from slurm_operator.slurm.hostlist import expand, fold, natural, single, split
 
 if TYPE_CHECKING:
     from random import Random
@@ -181,6 +181,14 @@ def test_a_name_that_would_be_read_otherwise_is_refused(name: str, problem: str)
     """A name cannot smuggle in other names: Slurm 24.11 even loses its slurmrestd to a stray bracket."""
     with pytest.raises(ValueError, match=problem.replace("[", r"\[")):
         fold(["n1", name])
+    with pytest.raises(ValueError, match=problem.replace("[", r"\[")):
+        single(name)
+
+
+@given(names | st.lists(anything, max_size=10))
+def test_one_name_is_written_as_a_list_of_one(given_names: list[str]) -> None:
+    """The quick way for a single name gives what folding it gives."""
+    assert [single(name) for name in given_names] == [fold([name]) for name in given_names]
 
 
 def test_natural_order_counts() -> None:

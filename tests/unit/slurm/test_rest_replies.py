@@ -16,7 +16,7 @@ from slurm_operator.slurm.errors import (
     TokenRefused,
 )
 from slurm_operator.slurm.model import NoVal
-from slurm_operator.slurm.replies import Envelope, Jobs, Nodes, Question, Reply, moment, read
+from slurm_operator.slurm.replies import Envelope, Jobs, Nodes, Partitions, Question, Reply, moment, read
 
 QUESTION = Question("list nodes of http://slurm:6820", frozenset({2018}), "s3cret-token")
 
@@ -64,7 +64,7 @@ def test_a_list_is_read_whole() -> None:
     [
         (200, 2020, Refused),
         (422, 2016, Refused),
-        (500, -1, Refused),
+        (500, -1, ControllerDown),
         (200, 2018, NotFound),
         (422, 2018, NotFound),
         (500, 2018, NotFound),
@@ -85,6 +85,23 @@ def test_a_list_is_read_whole() -> None:
 def test_errors_decide_what_an_answer_means(status: int, number: int, kind: type[SlurmError]) -> None:
     """`errors[]` is an error whatever the status, and its numbers tell which."""
     assert type(refused(reply(failed(number), status))) is kind
+
+
+def test_a_failure_without_a_reason_is_no_refusal_of_a_list() -> None:
+    """A list that slurmrestd could not make and cannot say why is slurmctld's silence, not a no."""
+    unexplained = reply(failed(-1, "Unable to query partitions"), 500)
+    assert type(refused(unexplained, Nodes)) is ControllerDown
+    assert type(refused(unexplained, Jobs)) is ControllerDown
+    assert type(refused(unexplained, Envelope)) is Refused
+    both = {"errors": [*failed(-1)["errors"], *failed(2020)["errors"]]}
+    assert type(refused(reply(both, 500), Nodes)) is Refused
+
+
+def test_a_gateway_status_of_slurmrestd_itself_is_about_slurmctld() -> None:
+    """A 504 with nothing in it is slurmctld's silence if slurmrestd made it; from others it is not."""
+    itself = {"partitions": [], "meta": {"slurm": {"release": "26.05.5"}}, "errors": []}
+    assert type(refused(reply(itself, 504), Partitions)) is ControllerDown
+    assert type(refused(reply({"errors": []}, 504), Partitions)) is RestUnreachable
 
 
 def test_errors_beside_a_list_spoil_it() -> None:

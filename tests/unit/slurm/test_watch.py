@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,10 @@ from tests.virtualtime import virtual_time
 
 if TYPE_CHECKING:
     from slurm_operator.slurm.view import ViewUpdate
+
+
+def is_drained(watch: SlurmWatch, name: str) -> bool:
+    return watch.view.drained(name, now()).drained
 
 
 def steps(times: list[float]) -> list[float]:
@@ -221,13 +226,88 @@ async def test_a_wake_during_a_round_starts_another() -> None:
 
 @virtual_time
 async def test_a_refreshed_view_can_tell_whether_a_node_is_drained() -> None:
-    """A view that somebody waits for has jobs as new as its nodes, if any node seems drained."""
-    cluster = Cluster(drained_node("n1"))
+    """A view that somebody waits for has jobs of a few seconds at most, if any node seems drained."""
+    cluster = Cluster(drained_node("n1"), node("n2"))
     async with watching(cluster) as watched:
         await watched.settle()
+        await watched.until(lambda: now() - (watched.watch.view.jobs_taken or 0.0) > 6.0)
         begun = now()
         view = await watched.watch.refreshed(begun, begun + 5.0)
         assert view.drained("n1", now(), newer_than=begun).drained
+        asked = cluster.count("jobs")
+        await asyncio.sleep(3.0)
+        await watched.watch.refreshed(now(), now() + 5.0)
+        assert cluster.count("jobs") == asked
+        cluster.put(drained_node("n2"))
+        begun = now()
+        view = await watched.watch.refreshed(begun, begun + 5.0)
+        assert view.drained("n2", now(), newer_than=begun).drained
+
+
+@virtual_time
+async def test_jobs_that_could_not_be_listed_are_asked_for_with_a_refreshed_view() -> None:
+    """However young the last list of jobs is, after a failure whoever waits for a view gets another."""
+    cluster = Cluster(drained_node("n1"))
+    async with watching(cluster) as watched:
+        await watched.settle()
+        cluster.failures["jobs"] = RestUnreachable("cut off")
+        watched.watch.wake()
+        await watched.until(lambda: watched.watch.view.jobs_failure is not None)
+        cluster.failures.clear()
+        view = await watched.watch.refreshed(now(), now() + 5.0)
+        assert view.jobs_failure is None
+
+
+@virtual_time
+async def test_a_slow_list_is_asked_for_more_often_while_a_node_drains() -> None:
+    """Polling takes a tenth of Slurm's time at rest, and a fifth while the end of a job is waited for."""
+    cluster = Cluster(node("n1"))
+    cluster.seconds["nodes"] = 0.5
+    async with watching(cluster, WatchTiming(rest=2.0)) as watched:
+        await watched.settle()
+        begun = now()
+        await asyncio.sleep(40.0)
+        assert set(steps(cluster.times("nodes", begun))) == {5.5}
+        cluster.put(node("n1", "MIXED", "DRAIN", alloc=2))
+        await watched.until(lambda: bool(watched.updates))
+        begun = now()
+        await asyncio.sleep(40.0)
+        assert set(steps(cluster.times("nodes", begun))) == {3.0}
+
+
+@virtual_time
+async def test_jobs_that_are_slow_to_list_come_with_the_nodes_that_need_them() -> None:
+    """When jobs end one after the other, each poll of the nodes has its list of jobs, however large."""
+    names = [f"n{index}" for index in range(5)]
+    cluster = Cluster(*(node(name, "MIXED", "DRAIN", alloc=2) for name in names))
+    cluster.seconds["nodes"] = cluster.seconds["jobs"] = 0.3
+    async with watching(cluster) as watched:
+        await watched.settle()
+        for name in names:
+            ended = now()
+            cluster.put(drained_node(name))
+            await watched.until(partial(is_drained, watched.watch, name))
+            assert now() - ended < 3.5
+
+
+@virtual_time
+async def test_very_many_changes_are_told_in_parts() -> None:
+    """Each node is told once, a few hundred at a time, and only the first part tells what else is new."""
+    names = [f"n{index}" for index in range(1234)]
+    cluster = Cluster()
+    async with watching(cluster) as watched:
+        await watched.settle()
+        cluster.put(*map(node, names))
+        cluster.booked = [Reservation(name="maint")]
+        cluster.touch("reservations")
+        watched.watch.wake(reservations=True)
+        await watched.until(lambda: sum(len(update.changes) for update in watched.updates) >= len(names))
+        told = [change.name for update in watched.updates for change in update.changes]
+        assert sorted(told) == sorted(names)
+        assert max(len(update.changes) for update in watched.updates) < len(names)
+        booked = [update for update in watched.updates if not update.previous.reservations]
+        assert len(booked) == 1
+        assert {update.view.reservations.keys() == {"maint"} for update in watched.updates} == {True}
 
 
 @virtual_time
