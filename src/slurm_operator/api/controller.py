@@ -132,8 +132,9 @@ class ControllerSpec(Part, frozen=True):
 
     slurm_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_SLURM_KEY] = None
     """The Secret key that holds `slurm.key`, with which all daemons of the cluster prove who they are to
-    each other. Required unless `external` is true. Name it then, too: the workers, login pods and slurmrestd
-    that run here join the external cluster with that cluster's own key."""
+    each other. One whose name ends in `.jwks` holds several of them, as Slurm's `slurm.jwks`: so keys can be
+    changed while jobs run. Required unless `external` is true. Name it then, too: the workers, login pods and
+    slurmrestd that run here join the external cluster with that cluster's own key."""
 
     jwt_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The Secret key that signs JSON web tokens, with which users and this operator talk to slurmrestd.

@@ -180,6 +180,7 @@ PATH_AUTHORIZED_KEYS: Final = "/root/.ssh/authorized_keys"
 
 # ---------------------------------------------------------------------------------------------- file names
 FILE_SLURM_KEY: Final = "slurm.key"
+FILE_SLURM_JWKS: Final = "slurm.jwks"
 FILE_JWT_KEY: Final = "jwt.key"
 FILE_JWKS: Final = "jwks.json"
 FILE_SLURM_CONF: Final = "slurm.conf"

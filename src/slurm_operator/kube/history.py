@@ -118,11 +118,15 @@ class HistoryPlan:
 
 @dataclasses.dataclass(frozen=True)
 class History:
-    """Outcome: the revision in use, all hashes that mean the same, and the collision count to remember."""
+    """Outcome: the revision in use, all hashes that mean the same, and the collision count to remember.
+
+    `written` are the revisions as the API server answered our writes; a cache may show them later.
+    """
 
     current: ControllerRevision
     current_hashes: frozenset[str]
     collision_count: int
+    written: tuple[ControllerRevision, ...] = ()
 
 
 def new_controller_revision(
@@ -264,6 +268,7 @@ def _patch(
 async def sync_history(client: Client, plan: HistoryPlan) -> History:
     """Adopt, label, renumber and create as planned; return the revision in use."""
     current = plan.current
+    written = []
     for patch in plan.patches:
         try:
             patched = await _send(client, plan.owner, patch)
@@ -272,11 +277,13 @@ async def sync_history(client: Client, plan: HistoryPlan) -> History:
             if current is not None and patch.name == current.metadata.name:
                 raise
             continue
+        written.append(patched)
         if current is not None and patch.name == current.metadata.name:
             current = patched
     if current is not None:
-        return History(current, plan.current_hashes, plan.collision_count)
-    return await _create(client, plan)
+        return History(current, plan.current_hashes, plan.collision_count, tuple(written))
+    made = await _create(client, plan)
+    return dataclasses.replace(made, written=(*written, made.current))
 
 
 async def truncate_history(client: Client, plan: HistoryPlan) -> int:

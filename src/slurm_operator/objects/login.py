@@ -218,7 +218,7 @@ def _pod(loginset: LoginSet, controller: Controller, cluster_domain: str) -> dic
             pods.projected_volume(
                 wellknown.VOLUME_SLURM_CONFIG,
                 pods.MODE_PRIVATE,
-                pods.secret_file(controller.spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.slurm_key_file(controller.spec.slurm_key_ref),
             ),
             pods.projected_volume(
                 wellknown.VOLUME_SSH_HOST_KEYS,

@@ -34,6 +34,7 @@ MODE_PRIVATE = 0o600
 MODE_PUBLIC = 0o644
 MODE_SLURM_ETC = 0o610
 
+_KEY_SET_SUFFIX = ".jwks"
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 _HANDLERS = ("exec", "grpc", "httpGet", "tcpSocket")
 _CONTAINER_LISTS = ("initContainers", "containers")
@@ -222,6 +223,12 @@ def projected_volume(name: str, mode: int, *sources: dict[str, Any] | None) -> d
 def secret_file(ref: SecretKeySelector | None, path: str, mode: int | None = None) -> dict[str, Any] | None:
     """Return the source of one file from a Secret; none if no Secret is named."""
     return {"secret": _one_file(ref, path, mode)} if ref is not None and ref.name else None
+
+
+def slurm_key_file(ref: SecretKeySelector | None) -> dict[str, Any] | None:
+    """Return the source of the daemons' key, or of their set of keys: Slurm tells them by the file's name."""
+    several = ref is not None and ref.key.endswith(_KEY_SET_SUFFIX)
+    return secret_file(ref, wellknown.FILE_SLURM_JWKS if several else wellknown.FILE_SLURM_KEY)
 
 
 def config_map_file(

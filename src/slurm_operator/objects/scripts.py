@@ -49,11 +49,11 @@ done
 INITCONF = f"""\
 set -e
 cd {wellknown.DIR_SLURM_CONFIG}
-for file in *.conf *.key; do
+for file in *.conf *.key *.jwks; do
   [ -e "$file" ] || continue
   mode=644
   case "$file" in
-    {wellknown.FILE_SLURMDBD_CONF}|*.key) mode=600 ;;
+    {wellknown.FILE_SLURMDBD_CONF}|*.key|*.jwks) mode=600 ;;
   esac
   cp -L "$file" {wellknown.DIR_SLURM_ETC_INIT}/
   chown {wellknown.SLURM_UID}:{wellknown.SLURM_GID} {wellknown.DIR_SLURM_ETC_INIT}/"$file"

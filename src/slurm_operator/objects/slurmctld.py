@@ -217,7 +217,7 @@ def _pod(controller: Controller) -> dict[str, Any]:
                 wellknown.VOLUME_SLURM_ETC,
                 pods.MODE_SLURM_ETC,
                 {"configMap": {"name": controller.config_name}},
-                pods.secret_file(spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.slurm_key_file(spec.slurm_key_ref),
                 pods.secret_file(controller.jwt_key, wellknown.FILE_JWT_KEY),
                 *(
                     {"configMap": {"name": name}}

@@ -199,7 +199,7 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
             pods.projected_volume(
                 wellknown.VOLUME_SLURM_ETC,
                 pods.MODE_PRIVATE,
-                pods.secret_file(controller.spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.slurm_key_file(controller.spec.slurm_key_ref),
             ),
             pods.memory_volume(wellknown.VOLUME_LOGFILE),
             *(_ssh_volumes(nodeset) if spec.ssh.enabled else ()),

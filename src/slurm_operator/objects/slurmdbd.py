@@ -130,7 +130,7 @@ def _pod(accounting: Accounting) -> dict[str, Any]:
                 wellknown.VOLUME_SLURM_ETC,
                 pods.MODE_PRIVATE,
                 pods.secret_file(conf, wellknown.FILE_SLURMDBD_CONF),
-                pods.secret_file(spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.slurm_key_file(spec.slurm_key_ref),
                 pods.secret_file(accounting.jwt_key, wellknown.FILE_JWT_KEY),
                 pods.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
             ),

@@ -109,7 +109,7 @@ def _pod(restapi: RestApi, controller: Controller) -> dict[str, Any]:
                 wellknown.VOLUME_SLURM_ETC,
                 pods.MODE_PRIVATE,
                 pods.config_map_file(conf, wellknown.FILE_SLURM_CONF),
-                pods.secret_file(controller.spec.slurm_key_ref, wellknown.FILE_SLURM_KEY),
+                pods.slurm_key_file(controller.spec.slurm_key_ref),
             )
         ],
     }

@@ -108,7 +108,7 @@ async def running(
     requests: list[RequestInfo] = []
     registry = CollectorRegistry()
     async with Client(config, observe=requests.append) as client:
-        manager = Manager(client, namespaces=options.namespaces, grace=2.0)
+        manager = Manager(client, namespaces=options.namespaces)
         wiring = wire(manager, client, options, registry)
         for build in builds:
             manager.add(build(wiring))
@@ -195,7 +195,7 @@ class World:
         live = await self.client.get(Cluster, name, self.namespace)
         return find_condition(live.status.conditions, "Ready")
 
-    async def says(self, question: Callable[[], Any], reason: str, deadline: float = 30.0) -> Condition:
+    async def says(self, question: Callable[[], Any], reason: str, deadline: float = 90.0) -> Condition:
         """Wait until a condition has a reason, and return it."""
         last: list[Any] = [None]
 

@@ -8,13 +8,17 @@ import signal
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from slurm_operator.api import Accounting, LoginSet, NodeSet, Token
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.models import Deployment, PersistentVolumeClaim, Pod, StatefulSet
+from tests.integration.charts.account import USER, allow_lease, operator_kubeconfig
 from tests.integration.controllers.conftest import IMAGE, World
 from tests.integration.controllers.connecting import KEY, has_event, has_message, override
+from tests.integration.programs.accounts import kubeconfig_with_token, sees_nodes, service_account
 from tests.integration.programs.running import (
     LOOPBACK_FLAGS,
     MANAGER,
@@ -23,13 +27,7 @@ from tests.integration.programs.running import (
     install_crds,
 )
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
-from tests.integration.test_manager_process import (
-    CHILDREN,
-    PLURALS,
-    kubeconfig_with_token,
-    sees_nodes,
-    service_account,
-)
+from tests.integration.test_manager_process import CHILDREN, PLURALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,10 +50,16 @@ WORKLOADS: tuple[tuple[type[Object], str], ...] = (
 )
 
 
-def manager(box: Box | None, log: Path, world: World, *flags: str, **env: str) -> Process:
+def manager(kubeconfig: Path, log: Path, world: World, *flags: str) -> Process:
     """Start a manager that is confined to the namespace."""
     arguments = [*MANAGER, *LOOPBACK_FLAGS, f"--namespaces={world.namespace}", *flags]
-    return Process(box, log, ["-W", "always::ResourceWarning", *arguments], **env)
+    return Process(None, log, ["-W", "always::ResourceWarning", *arguments], KUBECONFIG=str(kubeconfig))
+
+
+@pytest.fixture
+def own(slinky_box: Box) -> Path:
+    """Hand out a kubeconfig for the operator, with the rights that the chart gives it."""
+    return operator_kubeconfig(slinky_box)
 
 
 async def one_of_each(world: World, server: HostileSlurmrestd | SlurmBox, key: bytes = KEY) -> None:
@@ -128,14 +132,14 @@ async def all_connected(world: World) -> None:
 
 
 async def test_a_manager_outside_of_the_cluster(
-    world: World, slinky_box: Box, slurm_box: SlurmBox, tmp_path: Path
+    world: World, own: Path, slurm_box: SlurmBox, tmp_path: Path
 ) -> None:
     """With --slurm-api-override a manager on this machine connects, shows metrics, and ends cleanly."""
     key = slurm_box.jwt_key
     await world.secret("keys", jwt__key=key)
     await world.controller()
     await world.restapi("api")
-    with manager(slinky_box, tmp_path / "manager.log", world, override(slurm_box)) as process:
+    with manager(own, tmp_path / "manager.log", world, override(slurm_box)) as process:
         await world.says(world.api_ready, "Connected", 60)
         status, text = await process.get("metrics", "/metrics")
         label = f'cluster="{world.namespace}/main"'
@@ -179,7 +183,7 @@ async def test_a_role_is_enough(
     flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}", override(hostile))
     with (
         sees_nodes(slinky_box, world.namespace, "local"),
-        manager(None, tmp_path / "manager.log", world, *flags, KUBECONFIG=str(config)) as process,
+        manager(config, tmp_path / "manager.log", world, *flags) as process,
     ):
         await all_connected(world)
         await eventually(lambda: has_event(world, "SlurmApiConnected"), "an Event could be written")
@@ -200,8 +204,7 @@ def _requests(box: Box, namespace: str) -> list[dict[str, Any]]:
     return [
         entry
         for entry in entries
-        if entry.get("objectRef", {}).get("namespace") == namespace
-        and entry["user"]["username"].endswith(":operator")
+        if entry.get("objectRef", {}).get("namespace") == namespace and entry["user"]["username"] == USER
     ]
 
 
@@ -213,16 +216,11 @@ async def test_at_rest_the_process_is_silent(
     install_crds(box)
     with box.namespace() as namespace:
         config = load_config(str(box.kubeconfig))
-        token = service_account(box, namespace, "operator")
-        who = f"--serviceaccount={namespace}:operator"
-        box.kubectl("create", "clusterrolebinding", "operator", "--clusterrole=cluster-admin", who)
-        own = kubeconfig_with_token(box, tmp_path / "kubeconfig", token)
+        own = operator_kubeconfig(box)
         async with Client(config) as client:
             world = World(client, config, namespace)
             await one_of_each(world, slurm_box, slurm_box.jwt_key)
-            with manager(
-                None, tmp_path / "manager.log", world, override(slurm_box), KUBECONFIG=str(own)
-            ) as process:
+            with manager(own, tmp_path / "manager.log", world, override(slurm_box)) as process:
                 await all_connected(world)
                 await eventually(lambda: has_event(world, "SlurmApiConnected", name="other"), "all is said")
                 await eventually(lambda: _polled(process, 2), "everything has settled")
@@ -259,12 +257,12 @@ async def _drained(process: Process) -> bool:
 
 # ------------------------------------------------------------------------------------------------------- ends
 async def test_a_server_that_hangs_does_not_delay_the_end(
-    world: World, slinky_box: Box, hostile: HostileSlurmrestd, tmp_path: Path
+    world: World, own: Path, hostile: HostileSlurmrestd, tmp_path: Path
 ) -> None:
     """While every request to slurmrestd hangs, SIGTERM ends the process as if nothing were the matter."""
     hostile.fault = Fault.HANG
     await one_of_each(world, hostile)
-    with manager(slinky_box, tmp_path / "manager.log", world, override(hostile)) as process:
+    with manager(own, tmp_path / "manager.log", world, override(hostile)) as process:
         await eventually(lambda: len(hostile.log) > 1, "both connections wait for an answer")
         await world.says(world.api_ready, "Connecting")
         process.signal(signal.SIGTERM)
@@ -274,17 +272,18 @@ async def test_a_server_that_hangs_does_not_delay_the_end(
 
 
 async def test_only_the_leader_asks_slurm(
-    world: World, slinky_box: Box, hostile: HostileSlurmrestd, tmp_path: Path
+    world: World, own: Path, slinky_box: Box, hostile: HostileSlurmrestd, tmp_path: Path
 ) -> None:
     """A standby has no connection; when the leader ends it takes over, and no condition moves."""
+    allow_lease(slinky_box, world.namespace)
     flags = ("--leader-elect", f"--leader-elect-namespace={world.namespace}")
     await one_of_each(world, hostile)
-    with manager(slinky_box, tmp_path / "first.log", world, *flags, override(hostile)) as first:
+    with manager(own, tmp_path / "first.log", world, *flags, override(hostile)) as first:
         await all_connected(world)
         ready = await world.api_ready()
         async with HostileSlurmrestd() as other:
             other.add_nodes("n[0-1]")
-            with manager(slinky_box, tmp_path / "second.log", world, *flags, override(other)) as second:
+            with manager(own, tmp_path / "second.log", world, *flags, override(other)) as second:
                 await eventually(lambda: second.logged("waiting for the lease"), "it waits")
                 text = (await second.get("metrics", "/metrics"))[1]
                 assert "slurm_operator_slurm_up{" not in text

@@ -21,9 +21,9 @@ from tests.integration.controllers.connecting import (
     has_message,
     override,
 )
+from tests.integration.programs.accounts import kubeconfig_with_token, service_account
 from tests.integration.programs.running import eventually
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
-from tests.integration.test_manager_process import kubeconfig_with_token, service_account
 
 if TYPE_CHECKING:
     from collections.abc import Callable

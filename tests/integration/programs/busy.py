@@ -17,7 +17,7 @@ from slurm_operator.kube.config import load_config
 from slurm_operator.kube.lease import LeaderElector
 from slurm_operator.kube.models import ConfigMap
 
-LEASE_SECONDS = 2.0
+LEASE_SECONDS = 5.0
 
 
 async def run(namespace: str, lease: str) -> int:
@@ -28,11 +28,11 @@ async def run(namespace: str, lease: str) -> int:
         name=lease,
         identity="busy",
         lease_duration=LEASE_SECONDS,
-        renew_deadline=1.5,
+        renew_deadline=4.4,
         retry_period=0.3,
     )
     await elector.acquire()
-    end = time.monotonic() + 2 * LEASE_SECONDS
+    end = time.monotonic() + 1.2 * LEASE_SECONDS
     turns = 0
     while time.monotonic() < end:
         turns += sum(range(1000))

@@ -27,7 +27,7 @@ LOOPBACK_FLAGS = ("--health-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0")
 _PAUSE = 0.05
 
 
-async def eventually(question: Callable[[], object], what: str, deadline: float = 60.0) -> Any:
+async def eventually(question: Callable[[], object], what: str, deadline: float = 120.0) -> Any:
     """Ask until the answer, awaited if it can be, is truthy; fail with `what` when the deadline passes."""
     end = time.monotonic() + deadline
     while True:
@@ -95,7 +95,7 @@ class Process:
             None,
         )
 
-    async def ended(self, deadline: float = 30.0) -> int:
+    async def ended(self, deadline: float = 60.0) -> int:
         """Wait for the end and return the exit code."""
         await eventually(
             lambda: self._process.poll() is not None, f"the process ends; it wrote:\n{self.text()}", deadline

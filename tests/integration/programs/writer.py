@@ -29,9 +29,10 @@ async def run(name: str, namespace: str, configmap: str, pause: float) -> int:
         namespace=namespace,
         name=configmap,
         identity=name,
-        lease_duration=3.0,
-        renew_deadline=2.0,
-        retry_period=0.5,
+        # A machine that stands still for four seconds is no change of leader.
+        lease_duration=5.0,
+        renew_deadline=4.4,
+        retry_period=0.4,
     )
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)

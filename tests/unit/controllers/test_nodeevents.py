@@ -120,7 +120,7 @@ async def test_events_become_keys_in_a_queue() -> None:
     channel.send(event(Node(name="bare-metal-1")))
     channel.send(event(Node(name="worker-0")))
     running = asyncio.create_task(controller.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await done.wait()
     await controller.stop(1.0)
     await running

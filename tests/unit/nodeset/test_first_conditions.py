@@ -5,11 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DrainNodes, PatchPodStatus, UndrainNodes
+from slurm_operator.controllers.nodeset.actions import (
+    DeletePod,
+    DrainNodes,
+    PatchPod,
+    PatchPodStatus,
+    UndrainNodes,
+    WriteNodes,
+)
 from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, plan
+from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS
+from slurm_operator.slurm.errors import RestUnreachable
+from slurm_operator.slurm.jobs import Hold, Jobs
 from tests.unit.nodeset.clustermodel import make_nodeset
 from tests.unit.nodeset.making import observe, pod
-from tests.unit.slurm.views import NOW, node
+from tests.unit.slurm.views import NOW, node, view
 
 GUARDED = (wellknown.FINALIZER_DRAIN,)
 MARKED = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "ScaleIn"}
@@ -20,6 +30,11 @@ def told(seen: Any) -> dict[str, set[str]]:
     """Return the types of the conditions that are set, by pod."""
     actions = plan(seen).actions
     return {one.name: {c.type for c in one.set} for one in actions if isinstance(one, PatchPodStatus)}
+
+
+def comments(seen: Any) -> list[str]:
+    """Return the Slurm nodes that are given a comment."""
+    return [name for one in plan(seen).actions if isinstance(one, WriteNodes) for name in one.wishes]
 
 
 def test_a_pod_that_is_drained_for_the_first_time_is_told_with_the_next_list() -> None:
@@ -37,6 +52,56 @@ def test_a_drain_that_has_to_be_asked_for_again_is_visible() -> None:
     seen = observe(pod(0, annotations=MARKED), slurm=(node("gpu-0"),), nodeset=SMALLER)
     assert [one.names for one in plan(seen).actions if isinstance(one, DrainNodes)] == [("gpu-0",)]
     assert wellknown.POD_CONDITION_SAFE in told(seen)["gpu-0"]
+
+
+def test_a_pod_that_has_just_become_ready_is_told_after_those_that_are_on_their_way() -> None:
+    """While a scale-out goes on nothing is written about pods that work already, unless they have jobs."""
+    new = pod(0, ready_since=NOW - 1)
+    coming = pod(1, phase="Pending", started=False, ready_since=None, created=NOW - 2)
+    seen = observe(new, coming, slurm=(node("gpu-0"),))
+    assert told(seen) == {}
+    assert comments(seen) == []
+    assert plan(seen).requeue == JUST_NOW_SECONDS
+    busy = observe(new, coming, slurm=(node("gpu-0", "MIXED", alloc=1),))
+    assert "SlurmNodeStateMixed" in told(busy)["gpu-0"]
+
+
+def test_nobody_waits_for_a_pod_that_does_not_start() -> None:
+    """A pod that is not ready after half a minute keeps the others from nothing, nor does the end of all."""
+    stuck = pod(1, phase="Pending", started=False, ready_since=None, created=NOW - 60)
+    for others in ((stuck,), (pod(1, ready_since=NOW - 1),)):
+        seen = observe(pod(0, ready_since=NOW - 1), *others, slurm=(node("gpu-0"),))
+        assert "SlurmNodeStateIdle" in told(seen)["gpu-0"]
+        assert comments(seen) == ["gpu-0"]
+    late = observe(
+        pod(0, ready_since=NOW - 11), pod(1, ready_since=None, created=NOW - 2), slurm=(node("gpu-0"),)
+    )
+    assert "SlurmNodeStateIdle" in told(late)["gpu-0"]
+
+
+def test_a_pod_whose_jobs_are_being_listed_is_not_told() -> None:
+    """A node that has just begun to look drained waits for the jobs of the same round, unless these fail."""
+    drained = node("gpu-0", "IDLE", "DRAIN", reason=f"{wellknown.REASON_PREFIX}scales in")
+    owed = {"owed": frozenset({"gpu-0"})}
+    seen = observe(pod(0, annotations=MARKED), view=view(drained, **owed), nodeset=SMALLER)
+    assert told(seen) == {}
+    failed = view(drained, **owed, jobs_failure=RestUnreachable("cut off"))
+    seen = observe(pod(0, annotations=MARKED), view=failed, nodeset=SMALLER)
+    assert wellknown.POD_CONDITION_SAFE in told(seen)["gpu-0"]
+
+
+def test_what_stays_is_looked_after_last() -> None:
+    """Labels and deadlines of others keep no drain and no deletion waiting."""
+    free = node("gpu-0", "IDLE", "DRAIN", reason=f"{wellknown.REASON_PREFIX}scales in")
+    busy = node("gpu-1", "MIXED", alloc=1)
+    jobs = Jobs(holds={"gpu-1": Hold(jobs=(7,), end=NOW + 3600)})
+    seen = observe(
+        *(pod(0, annotations=MARKED), pod(1)),
+        nodeset=make_nodeset(replicas=1, finalizers=GUARDED),
+        view=view(free, busy, jobs=jobs),
+    )
+    kinds = [type(one) for one in plan(seen).actions]
+    assert kinds.index(DeletePod) < kinds.index(PatchPod)
 
 
 def test_a_new_pod_under_the_name_of_a_drained_one_is_told_when_the_drain_is_over() -> None:

@@ -168,6 +168,24 @@ def test_a_nodeset_that_skips_the_drain_leaves_no_window_behind() -> None:
     )
 
 
+def test_a_forced_window_that_went_by_in_an_outage_is_not_made_for_ever() -> None:
+    """When Slurm is back after the end of the window, nothing is left to make."""
+    live_through(
+        [
+            (events.schedule_update, 2),
+            (faults.slurmctld_loses_state, 0),
+            (events.long_time, 0),
+            (events.scale, 2),
+            (faults.no_connection, 0),
+            (events.long_time, 0),
+            (faults.half_lists_for_long, 0),
+            (faults.slurm_away, 1),
+            (faults.slurmctld_loses_state, 5),
+            (faults.half_lists_for_long, 3),
+        ]
+    )
+
+
 def test_records_are_pruned_when_slurm_can_be_asked_again() -> None:
     """Without a worker there is no node to hear of: the plan itself asks to be called again."""
     live_through(

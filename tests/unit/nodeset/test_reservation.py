@@ -86,6 +86,14 @@ def test_a_window_that_is_over_does_not_open_again() -> None:
     assert act(scheduled(start=moment(NOW - 60), window={"flags": ["force_start"]}))
 
 
+def test_a_forced_window_is_not_made_when_it_is_over() -> None:
+    """Slurm would drop it at once, and it would be made again for ever; one that comes back is made."""
+    yesterday = moment(NOW - 86_400)
+    assert act(scheduled(start=yesterday, window={"flags": ["FORCE_START"]})) == []
+    assert act(scheduled(start=yesterday, window={"flags": ["FORCE_START", "DAILY"]}))
+    assert act(scheduled(start=moment(NOW - 60), window={"flags": ["FORCE_START"]}))
+
+
 def test_a_new_start_makes_a_new_window() -> None:
     """That an earlier window was made says nothing about this one."""
     assert act(scheduled(made=moment(NOW - 90_000)))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import msgspec
@@ -200,6 +202,21 @@ def test_a_scheduled_update_replaces_what_is_in_its_window() -> None:
     other = node("gpu-1", "IDLE", "MAINTENANCE", reservation="root_1")
     seen = observe(pod(0, revision="r0"), pod(1, revision="r0"), slurm=(inside, other), nodeset=nodeset)
     assert going(seen) == {"uid-0": Cause.UPDATE}
+
+
+def test_a_worker_in_its_window_stays_chosen_while_its_node_is_unknown() -> None:
+    """Between a drain and the list that shows it, no scheduled update is taken back."""
+    strategy = {
+        "type": "ScheduledUpdate",
+        "scheduledUpdate": {"startTime": "2026-01-01T00:00:00Z", "duration": "1h"},
+    }
+    nodeset = make_nodeset(replicas=2, finalizers=GUARDED, updateStrategy=strategy)
+    begun = pod(0, revision="r0", annotations={CORDON: "true", BY: Cause.UPDATE.value})
+    slurm = (node("gpu-0"), node("gpu-1"))
+    seen = observe(begun, pod(1, revision="r0"), slurm=slurm, nodeset=nodeset)
+    assert going(seen) == {}
+    blind = dict.fromkeys(("gpu-0", "gpu-1"), math.inf)
+    assert going(dataclasses.replace(seen, written=blind)) == {"uid-0": Cause.UPDATE}
 
 
 @pytest.mark.parametrize(

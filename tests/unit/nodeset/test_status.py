@@ -37,6 +37,16 @@ def test_a_settled_set_is_ready_and_nothing_else() -> None:
     assert says(told, "Degraded") == ("False", "AsExpected")
 
 
+def test_a_drain_of_somebody_else_is_seen() -> None:
+    """A node that a person has drained is nothing to do for the operator, and yet the status says so."""
+    told = tell(observe(pod(0), slurm=(node("gpu-0", "IDLE", "DRAIN", reason="memtest by ann"),)))
+    assert says(told, "Progressing") == ("False", "Settled")
+    found = find_condition(told.conditions, "Progressing")
+    assert found is not None
+    assert "1 ForeignDrain: gpu-0 was drained by somebody else" in found.message
+    assert "memtest by ann" in found.message
+
+
 def test_nobody_is_ready_while_nobody_is_counted() -> None:
     """Between a deletion and the cache that shows it, pods that still have to go are not forgotten."""
     nodeset = make_nodeset(replicas=1, finalizers=GUARDED)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.api.shared import PodTemplate
+from slurm_operator.api.shared import PodTemplate, SecretKeySelector
 from slurm_operator.objects import pods
 from slurm_operator.objects.desired import Unbuildable
 
@@ -195,6 +195,15 @@ def test_a_template_of_the_wrong_shape_names_its_field(spec: dict[str, Any], fie
     with pytest.raises(Unbuildable) as caught:
         _pod(**spec)
     assert caught.value.problems[0].field == field
+
+
+@pytest.mark.parametrize(
+    ("key", "file"), [("slurm.key", "slurm.key"), ("a", "slurm.key"), ("b.jwks", "slurm.jwks")]
+)
+def test_a_set_of_keys_has_the_name_by_which_slurm_finds_it(key: str, file: str) -> None:
+    """A set of keys, named ….jwks in its Secret, is slurm.jwks to the daemons; a single key is slurm.key."""
+    source = pods.slurm_key_file(SecretKeySelector(name="auth", key=key))
+    assert source == {"secret": {"name": "auth", "items": [{"key": key, "path": file}]}}
 
 
 def test_nothing_given_is_changed() -> None:

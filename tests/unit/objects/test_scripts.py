@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_DEADLINE = 20.0
+_DEADLINE = 120.0
 
 
 def _until(condition: Callable[[], bool]) -> None:
@@ -158,12 +158,15 @@ def test_initconf_puts_files_in_place(tmp_path: Path) -> None:
     source, target = tmp_path / "from", tmp_path / "to"
     target.mkdir()
     volume = _Volume(source)
-    volume.publish(**{"slurm.key": "k", "slurm.conf": "c", "slurmdbd.conf": "d", "other": "o"})
+    volume.publish(
+        **{"slurm.key": "k", "slurm.jwks": "{}", "slurm.conf": "c", "slurmdbd.conf": "d", "other": "o"}
+    )
     script = scripts.INITCONF.replace("/mnt/slurm", str(source)).replace("/mnt/etc/slurm", str(target))
     script = script.replace("401:401", f"{os.getuid()}:{os.getgid()}")
     subprocess.run(["sh", "-c", script], check=True, capture_output=True)
     assert {path.name: stat.S_IMODE(path.lstat().st_mode) for path in target.iterdir()} == {
         "slurm.key": 0o600,
+        "slurm.jwks": 0o600,
         "slurm.conf": 0o644,
         "slurmdbd.conf": 0o600,
     }

@@ -19,8 +19,10 @@ from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.daemon import daemon_name, expected_hostname
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
+from slurm_operator.controllers.nodeset.neighbours import taken
 from slurm_operator.controllers.nodeset.order import marked
 from slurm_operator.controllers.nodeset.scaling import (
+    NAME_TAKEN_SECONDS,
     Demand,
     leave_other_mode,
     name_in_use,
@@ -62,6 +64,9 @@ def per_node(seen: Observation) -> Demand:
         if here := pods.get(node.metadata.name):
             demand.desired += 1
             _keep_one(here, hostname, demand, renames=not lost)
+        elif not lost and (foreign := taken(seen, hostname, node)) is not None:
+            demand.waits.append(foreign)
+            demand.looks.append(NAME_TAKEN_SECONDS)
         elif not lost:
             demand.desired += 1
             _create(seen, node, users, demand)

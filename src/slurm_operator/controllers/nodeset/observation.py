@@ -27,6 +27,7 @@ from slurm_operator.objects.nodefit import Fit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm_operator.controllers.nodeset.neighbours import Neighbour
     from slurm_operator.kube.meta import Condition
     from slurm_operator.kube.models import Node, PersistentVolumeClaim, Pod
     from slurm_operator.slurm.view import ClusterView
@@ -142,6 +143,10 @@ class Observation:
     """
     propagated: tuple[str, ...] = ()
     """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
+    neighbours: tuple[Neighbour, ...] = ()
+    """The other NodeSets of the Controller, the oldest first."""
+    bearers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Where there are neighbours: the UIDs of the NodeSets with a pod of a name, by that name in Slurm."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """Makes the next plan quicker, and never another one."""
 

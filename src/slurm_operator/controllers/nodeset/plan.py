@@ -2,8 +2,9 @@
 
 The order matters where two decisions meet. Who has to go is settled first: by number or by node, then by the
 update with what `maxUnavailable` leaves, then by registration with the rest. Then each pod that has to go is
-either deleted, or held with a reason and kept from new work. What stays is looked after. While the cache of
-pods is behind our own writes nobody is counted, and only the upkeep goes on.
+either deleted, or held with a reason and kept from new work. What stays is looked after, last of all: a pod
+whose time has come, and whose Slurm node was seen drained a moment ago, does not wait until others have their
+labels. While the cache of pods is behind our own writes nobody is counted, and only the upkeep goes on.
 
 The plan of a state that is as it should be is empty.
 """
@@ -19,13 +20,10 @@ from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.nodeset import departure, podstatus, reservation, upkeep
 from slurm_operator.controllers.nodeset.actions import (
     DeletePod,
-    DrainNodes,
     Held,
     Note,
     PatchPod,
     PatchPodStatus,
-    ResumeNodes,
-    UndrainNodes,
     WriteNodes,
 )
 from slurm_operator.controllers.nodeset.claims import own_claims
@@ -37,8 +35,9 @@ from slurm_operator.controllers.nodeset.records import prune
 from slurm_operator.controllers.nodeset.registration import register_again
 from slurm_operator.controllers.nodeset.scaling import Demand, numbered
 from slurm_operator.controllers.nodeset.sight import Sight, look
+from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS, Telling
 from slurm_operator.controllers.nodeset.updating import update
-from slurm_operator.slurm.wishes import field_of
+from slurm_operator.slurm.wishes import Comment, field_of
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.actions import Action
@@ -51,8 +50,6 @@ if TYPE_CHECKING:
 HELD_SECONDS: Final = 30.0
 # A deletion that was not confirmed leaves no trace.
 UNCONFIRMED_SECONDS: Final = 10.0
-# From a pod that is ready to the list that shows what was written about its node: a few polls.
-JUST_NOW_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +186,11 @@ def _finish(
     """Add the upkeep of the pods that stay for now, and put everything in order."""
     decided = decisions or {}
     gone = {one.uid for one in deletions or () if isinstance(one, DeletePod)}
+    first: list[Action] = []
     patches: list[Action] = []
     statuses: list[Action] = []
     fields: defaultdict[Field, dict[str, Wish]] = defaultdict(dict)
-    moving = {
-        name
-        for one in cordoned.actions
-        if isinstance(one, DrainNodes | UndrainNodes | ResumeNodes)
-        for name in one.names
-    }
+    telling = Telling(seen, sight, (*before, *cordoned.actions))
     rested = seen.memo.upkeep
     # All that the upkeep of a worker takes from anything but its own objects.
     spec = seen.nodeset.spec
@@ -211,23 +204,26 @@ def _finish(
         if cordon is None and decision is None and rested.still(uid, grounds):
             continue
         patch = _patch(seen, sight, worker, cordon)
-        moves = worker.slurm_name in moving and _just_now(seen, worker, cordon)
-        status = _status(seen, sight, worker, decision) if counted and not moves else []
+        later = telling.waits(worker, cordon, decision)
+        status = _status(seen, sight, worker, decision) if counted and not later else []
         wishes = upkeep.wishes(seen, sight, worker)
-        if not (patch or status or wishes or moves) and decision is None:
+        wishes = [wish for wish in wishes if not (later and isinstance(wish, Comment))]
+        if not (patch or status or wishes or later) and decision is None:
             rested.rests(uid, grounds)
-        patches += patch
+        (patches if cordon is None else first).extend(patch)
         statuses += status
         for wish in wishes:
             fields[field_of(wish)].setdefault(worker.slurm_name, wish)
     writes = [WriteNodes(dict(sorted(some.items()))) for _, some in sorted(fields.items())]
-    waits = list(demand.waits)
+    waits = [*demand.waits, *sight.shared.values()]
     if not counted:
         waits.append(Hold(Wait.CACHE_BEHIND, "the cache of pods does not show the last writes yet"))
     kept_back = [*(held or ()), *cordoned.held]
     looks = [*demand.looks, *_looks(seen)]
-    if deletions or moving:
+    if deletions or telling.moving:
         looks.append(UNCONFIRMED_SECONDS)
+    if telling.put_off:
+        looks.append(JUST_NOW_SECONDS)
     blind = not sight.sees or any(sight.blind(one.slurm_name) for one in seen.workers)
     if blind or any(one.cause for one in kept_back):
         looks.append(HELD_SECONDS)
@@ -236,9 +232,10 @@ def _finish(
     return Plan(
         actions=(
             *before,
-            *patches,
+            *first,
             *cordoned.actions,
             *(deletions or ()),
+            *patches,
             *statuses,
             *writes,
             *(after or ()),
@@ -266,20 +263,6 @@ def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | No
     if not labels and not annotations:
         return []
     return [PatchPod(worker.name, worker.uid, labels, annotations, version)]
-
-
-def _just_now(seen: Observation, worker: Worker, cordon: Changes | None) -> bool:
-    """Tell whether a drain, or its end, is asked for the first time: the next list will show it.
-
-    What the conditions of the pod would say until then is about to be false, and most idle pods are gone by
-    then. A first time is known by the cordon that comes with it; the end of a drain, by a pod that has just
-    become ready under the name of one that was drained.
-    """
-    if cordon is not None:
-        return True
-    since = worker.ready_since
-    # A clock that is behind the one that said since when must not make it just now for ever.
-    return since is not None and 0 <= (seen.wall - since).total_seconds() < JUST_NOW_SECONDS
 
 
 def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision | None) -> list[Action]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from slurm_operator.api.nodeset import PruneRecords
 from slurm_operator.controllers.nodeset.actions import DeleteRecord, Note
 from slurm_operator.controllers.nodeset.daemon import expected_hostname
+from slurm_operator.controllers.nodeset.neighbours import borne
 from slurm_operator.controllers.nodeset.sight import draining, node_busy
 from slurm_operator.objects.slurmd_marks import pod_info
 
@@ -36,6 +37,8 @@ def prune(seen: Observation, sight: Sight, demand: Demand) -> tuple[list[DeleteR
     for name in seen.view.nodes:
         info = pod_info(seen.view.nodes[name].comment)
         if info is None or name in in_use or info.pod_name in pods or not _mine(seen, info):
+            continue
+        if borne(seen, name):
             continue
         node = sight.node(name)
         if (

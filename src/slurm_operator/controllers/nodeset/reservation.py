@@ -8,7 +8,7 @@ the deletion; that Slurm cannot be asked, or that a list does not have it, is no
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
@@ -75,7 +75,7 @@ def _keep(seen: Observation, spec: ReservationSpec) -> list[Action]:
     there = present(seen)
     if spec.start_time is None:
         return []
-    due = _FORCE in spec.flags or spec.start_time > seen.wall
+    due = spec.start_time > seen.wall or (_FORCE in spec.flags and not _over(seen, spec))
     if there is None:
         return [WriteReservation(spec, exists=False)] if due and not made(seen) else []
     change = _change(seen, there, spec)
@@ -85,6 +85,13 @@ def _keep(seen: Observation, spec: ReservationSpec) -> list[Action]:
         # Slurm moves no window into the past, and the one that is there is not asked for any more.
         return [DeleteReservation(there.name)]
     return [WriteReservation(change, exists=True)]
+
+
+def _over(seen: Observation, spec: ReservationSpec) -> bool:
+    """Tell whether a window would be over as soon as it is made: Slurm drops it, and nobody ever sees it."""
+    if spec.start_time is None or not _RECURRING.isdisjoint(spec.flags):
+        return False
+    return spec.start_time + timedelta(minutes=spec.duration_minutes or 0) <= seen.wall
 
 
 def wanted(seen: Observation) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
+from slurm_operator.controllers.nodeset.neighbours import taken
 from slurm_operator.controllers.nodeset.order import scale_in_order
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 # A pod that fails at once must not be replaced at once for ever.
 FAILED_POD_DELAY: Final = timedelta(seconds=15)
+# A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
+NAME_TAKEN_SECONDS: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -63,8 +66,8 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
     replace_finished(seen, demand.stay, demand)
     _leave_lost_pins(seen, demand)
 
-    taken = {worker.ordinal for worker in seen.workers}
-    free = (ordinal for ordinal in itertools.count() if ordinal not in taken)
+    present = {worker.ordinal for worker in seen.workers}
+    free = (ordinal for ordinal in itertools.count() if ordinal not in present)
     others = {
         worker.slurm_name: worker
         for worker in seen.workers
@@ -72,10 +75,12 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
     }
     for ordinal in itertools.islice(free, max(0, replicas - len(same))):
         create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
-        blocked = name_in_use(nodeset.pod_hostname(ordinal), others) or obstacle(
-            seen, nodeset.padded(ordinal), create.name
-        )
-        if blocked is None:
+        hostname = nodeset.pod_hostname(ordinal)
+        blocked = name_in_use(hostname, others) or obstacle(seen, nodeset.padded(ordinal), create.name)
+        if (foreign := taken(seen, hostname)) is not None:
+            demand.waits.append(foreign)
+            demand.looks.append(NAME_TAKEN_SECONDS)
+        elif blocked is None:
             demand.creates.append(create)
         else:
             demand.waits.append(blocked)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Hold, Wait
+from slurm_operator.controllers.nodeset.neighbours import shared
 from slurm_operator.slurm.model import BUSY_STATES
 from slurm_operator.slurm.view import Absent, Reason, Unknown
 from slurm_operator.slurm.wishes import decide, drained_by_us
@@ -69,6 +70,7 @@ _ASKED_JUST_NOW: Final = 30.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
+_SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "another NodeSet has a worker of this name")
 
 
 class Sight:
@@ -83,6 +85,8 @@ class Sight:
         """Whether anything is known about any node."""
         self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
         self._taken = -math.inf if view is None or view.taken is None else view.taken
+        self.shared = shared(seen)
+        """Nodes that may be those of another NodeSet's workers: of these nothing is known."""
         self.deadlines = (
             view is not None
             and view.jobs_taken is not None
@@ -93,6 +97,8 @@ class Sight:
 
     def answer(self, name: str) -> Answer:
         """Return what is known about a node."""
+        if name in self.shared:
+            return _SHARED
         found = self._answers.get(name)
         if found is None:
             seen = self._seen
@@ -106,7 +112,7 @@ class Sight:
 
     def node(self, name: str) -> Node | None:
         """Return a node if Slurm certainly has it."""
-        node = self._listed.get(name)
+        node = None if name in self.shared else self._listed.get(name)
         return node if node is not None and self._taken > self._not_before(name) else None
 
     def absent(self, name: str) -> Absent | None:
@@ -125,6 +131,8 @@ class Sight:
         """Say why nothing is known about a node, if so."""
         if self.node(name) is not None:
             return None
+        if name in self.shared:
+            return self.shared[name]
         answer = self.answer(name)
         return self._unknown(answer) if isinstance(answer, Unknown) else None
 

@@ -31,6 +31,8 @@ _ORDINARY = frozenset(
         *(Wait.DRAIN_PENDING, Wait.JOBS_RUNNING, Wait.JOBS_COMPLETING, Wait.CLAIMS_PENDING),
         *(Wait.BACKING_OFF, Wait.MAX_UNAVAILABLE, Wait.CACHE_BEHIND, Wait.NOT_READY, Wait.NODE_ABSENT),
         *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED, Wait.NAME_IN_USE),
+        # Said once for all workers of which it is true, held or not.
+        Wait.NAME_TAKEN,
     }
 )
 
@@ -177,17 +179,19 @@ def _progressing(decided: Plan, counts: _Counts) -> Condition:
         total = sum(waiting.values())
         listed = ", ".join(f"{number} {reason}" for reason, number in sorted(waiting.items()))
         parts.append(f"{total} wait: {listed}")
+    # What a person has drained is left alone, so it is nothing to do; but it should be seen.
+    others = sorted(held.hold.message for held in decided.holds if held.cause is None)
+    aside = [f"{len(others)} {Wait.FOREIGN_DRAIN.value}: {others[0]}"] if others else []
     if parts:
         reason = max(sorted(waiting), key=waiting.__getitem__) if waiting else "Working"
         return _condition(
-            wellknown.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts)
+            wellknown.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts + aside)
         )
     if counts.available < counts.desired:
         text = f"{counts.available} of {counts.desired} workers are available"
         return _condition(wellknown.CONDITION_PROGRESSING, status=True, reason="PodsStarting", message=text)
-    return _condition(
-        wellknown.CONDITION_PROGRESSING, status=False, reason="Settled", message="nothing is left to do"
-    )
+    text = "; ".join(["nothing is left to do", *aside])
+    return _condition(wellknown.CONDITION_PROGRESSING, status=False, reason="Settled", message=text)
 
 
 def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:

@@ -33,7 +33,9 @@ def update(seen: Observation, sight: Sight, demand: Demand) -> int:
     chosen = [worker for worker in old if not worker.healthy]
     healthy = [worker for worker in old if worker.healthy]
     if kind == UpdateStrategyType.SCHEDULED_UPDATE:
-        chosen += [worker for worker in healthy if in_window(seen, sight, worker)]
+        chosen += [
+            worker for worker in healthy if in_window(seen, sight, worker) or _undecided(sight, worker)
+        ]
     else:
         ordered = sorted(
             scale_in_order(healthy, sight, Cause.UPDATE), key=lambda one: not marked(one, Cause.UPDATE)
@@ -70,6 +72,11 @@ def in_window(seen: Observation, sight: Sight, worker: Worker) -> bool:
     return (
         node is not None and "MAINTENANCE" in node.state and node.reservation == seen.nodeset.reservation_name
     )
+
+
+def _undecided(sight: Sight, worker: Worker) -> bool:
+    """Tell whether a worker was chosen when its node was last known: while it is not, no mind is changed."""
+    return marked(worker, Cause.UPDATE) and sight.blind(worker.slurm_name) is not None
 
 
 def _unavailable(seen: Observation, workers: list[Worker], desired: int) -> int:

@@ -41,7 +41,8 @@ class Stage(workload.Stage):
         """Reconcile every NodeSet, as any event would, and wait until that is done."""
         (controller,) = (one for one in operator._controllers if one.name == reconciler.NAME)
         for live in operator.wiring.manager.informer(NodeSet).store.list():
-            await controller._reconcile(live.key)
+            controller.queue.add(live.key)
+        await eventually(lambda: controller.queue.idle, "all are looked at")
 
     async def nodeset(self, name: str = "blue", controller: str = "slurm", **spec: Any) -> None:
         """Write a NodeSet."""
@@ -119,7 +120,7 @@ class Stage(workload.Stage):
 
         await eventually(counted, f"the status has {wanted}")
 
-    async def until_pods(self, *names: str, nodeset: str = "blue", deadline: float = 60.0) -> dict[str, Pod]:
+    async def until_pods(self, *names: str, nodeset: str = "blue", deadline: float = 120.0) -> dict[str, Pod]:
         """Wait until a NodeSet has exactly these pods, and return them."""
         return await self.until(lambda pods: {*pods} == {*names}, f"pods {names}", nodeset, deadline)
 
@@ -128,7 +129,7 @@ class Stage(workload.Stage):
         question: Callable[[dict[str, Pod]], object],
         what: str,
         nodeset: str = "blue",
-        deadline: float = 60.0,
+        deadline: float = 120.0,
     ) -> dict[str, Pod]:
         """Wait until the answer about the pods of a NodeSet is yes, and return the pods."""
         last: dict[str, Pod] = {}
@@ -152,6 +153,6 @@ class Stage(workload.Stage):
 
         await eventually(told, f"the Event {event}")
 
-    async def ready(self, name: str = "blue", deadline: float = 60.0) -> None:
+    async def ready(self, name: str = "blue", deadline: float = 120.0) -> None:
         """Wait until a NodeSet says that all is as it should be."""
         await self.says(NodeSet, name, "AllAvailable", deadline=deadline)

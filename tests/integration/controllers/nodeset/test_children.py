@@ -9,6 +9,8 @@ from slurm_operator.kube.models import ConfigMap, Pod, PodDisruptionBudget, Secr
 from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from tests.integration.controllers.nodeset.stage import Stage
 
 SERVICE = "slurm-workers-slurm"
@@ -101,6 +103,53 @@ async def test_a_missing_key_is_named(stage: Stage) -> None:
     await stage.ready()
 
 
+async def test_a_key_that_is_gone_makes_no_worker_newer(stage: Stage) -> None:
+    """Workers with another key than the last that was there are old, also while there is none."""
+    await stage.operator()
+    await stage.nodeset(replicas=1, updateStrategy={"type": "OnDelete"})
+    await stage.ready()
+    await stage.counts(updated_replicas=1)
+    await stage.keys(slurm="another")
+    await stage.counts(updated_replicas=0)
+    await stage.delete(Secret, "keys")
+    await stage.says(NodeSet, "blue", "MissingReference", "Degraded")
+    await stage.counts(replicas=1, updated_replicas=0)
+    assert (await stage.status()).updated_replicas == 0
+    await stage.keys()
+    await stage.counts(updated_replicas=1)
+
+
+async def test_a_nodeset_that_moves_leaves_what_it_shared(stage: Stage) -> None:
+    """What NodeSets of a cluster share stays with who is left there, and the Service goes with the last."""
+    await stage.operator()
+    await stage.controller("other")
+    await stage.nodeset("blue", replicas=1)
+    await stage.nodeset("red", replicas=0)
+    await stage.ready("blue")
+    await stage.ready("red")
+
+    def owned(*names: str) -> Callable[[], Awaitable[bool]]:
+        async def asked() -> bool:
+            for kind, name in ((Service, SERVICE), (PodDisruptionBudget, BUDGET)):
+                live = await stage.get(kind, name)
+                owners = () if live is None else live.metadata.owner_references
+                if {one.name for one in owners} != {*names}:
+                    return False
+            return True
+
+        return asked
+
+    await eventually(owned("blue", "red"), "both own what they share")
+    await stage.nodeset("red", "other", replicas=0)
+    await eventually(owned("blue"), "one has left")
+    await stage.nodeset("blue", "other", replicas=1, updateStrategy={"type": "OnDelete"})
+    await eventually(lambda: stage.get(PodDisruptionBudget, "slurm-workers-pdb-other"), "it has moved")
+    await eventually(lambda: _observed(stage), "the change was seen")
+    assert await owned("blue")(), "a worker of the former cluster needs them"
+    await stage.delete(Pod, "blue-0")
+    await eventually(lambda: _missing(stage, Service, SERVICE), "the last one has left")
+
+
 async def _selects(stage: Stage, app: str) -> bool:
     service = await stage.get(Service, SERVICE)
     return service is not None and (service.spec.selector or {}).get("app.kubernetes.io/name") == app
@@ -111,5 +160,5 @@ async def _observed(stage: Stage, name: str = "blue") -> bool:
     return live.status.observed_generation == live.metadata.generation
 
 
-async def _missing(stage: Stage, kind: type[ConfigMap], name: str) -> bool:
+async def _missing(stage: Stage, kind: type[ConfigMap | Service], name: str) -> bool:
     return await stage.get(kind, name) is None

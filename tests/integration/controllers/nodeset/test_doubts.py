@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from slurm_operator.controllers.nodeset.engine.reconciler import NodeSetControll
 from slurm_operator.controllers.nodeset.engine.template import Master
 from slurm_operator.controllers.nodeset.observation import EVERYWHERE, Fate, Revision
 from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Pod
 from tests.integration.controllers.nodeset.test_rest import quiet
@@ -33,6 +35,12 @@ if TYPE_CHECKING:
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
 
 
+async def wake(stage: Stage) -> None:
+    """Have the NodeSet looked at, as any event would; it may be gone, after a look that nobody asked for."""
+    with contextlib.suppress(NotFound):
+        await stage.patch(NodeSet, "blue", {"metadata": {"labels": {"look": "again"}}})
+
+
 async def test_while_a_pod_cannot_be_read_nobody_is_counted(stage: Stage) -> None:
     """A pod that exists and cannot be read may be a worker: none is made or removed until it is known."""
     operator = await stage.operator()
@@ -45,7 +53,7 @@ async def test_while_a_pod_cannot_be_read_nobody_is_counted(stage: Stage) -> Non
     await stage.says(NodeSet, "blue", "CacheBehind", "Progressing")
     assert {*await stage.pods()} == {"blue-0"}
     store.remove(Key(stage.namespace, "blue-1"))
-    await stage.patch(NodeSet, "blue", {"metadata": {"labels": {"look": "again"}}})
+    await wake(stage)
     await stage.until_pods("blue-0", "blue-1")
     await stage.ready()
 
@@ -63,7 +71,7 @@ async def test_a_controller_that_cannot_be_read_is_not_gone(stage: Stage) -> Non
     await stage.delete(NodeSet, "blue")
     await stage.says(NodeSet, "blue", "Deleting")
     store.remove(later)
-    await stage.patch(NodeSet, "blue", {"metadata": {"labels": {"look": "again"}}})
+    await wake(stage)
 
     async def gone() -> bool:
         return await stage.get(NodeSet, "blue") is None
@@ -114,8 +122,8 @@ async def test_a_nodeset_does_not_go_with_a_pod_that_nobody_sees(
     assert "blue-0" in degraded.message
     assert not (await stage.there(Pod, "blue-0")).deleting
     await stage.patch(Pod, "blue-0", {"metadata": {"ownerReferences": None}})
-    # As any event would: what has no label of ours sends none.
-    await stage.patch(NodeSet, "blue", {"metadata": {"labels": {"look": "again"}}})
+    # What has no label of ours sends no event.
+    await wake(stage)
 
     async def gone() -> bool:
         return await stage.get(NodeSet, "blue") is None
@@ -136,7 +144,7 @@ async def at_rest(stage: Stage) -> AsyncIterator[tuple[NodeSetController, Operat
     async with running(stage.config, stage.namespace, builds=(build,)) as operator:
         await stage.nodeset(replicas=1)
         await stage.ready()
-        await quiet(operator)
+        await quiet(stage, operator)
         yield made[0], operator
 
 

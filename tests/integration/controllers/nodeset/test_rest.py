@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import NodeSet
+from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.programs.running import LOOPBACK_FLAGS, MANAGER, Process, eventually
 
 if TYPE_CHECKING:
@@ -20,15 +21,19 @@ if TYPE_CHECKING:
     from tests.integration.slurm.hostile import HostileSlurmrestd
 
 
-async def quiet(operator: Operator, looks: int = 20) -> None:
-    """Wait until nothing has been written for a while."""
+async def quiet(stage: Stage, operator: Operator, looks: int = 20) -> None:
+    """Wait until nothing has been written for a while, and looking again writes nothing."""
     calm, last = 0, -1
 
-    def still() -> bool:
+    async def still() -> bool:
         nonlocal calm, last
         now = len(operator.writes)
         calm, last = (calm + 1 if now == last else 0), now
-        return calm >= looks
+        if calm < looks:
+            return False
+        await stage.look_again(operator)
+        calm = 0
+        return len(operator.writes) == now
 
     await eventually(still, "silence")
 
@@ -45,7 +50,7 @@ async def test_at_rest_nothing_is_written(stage: Stage, hostile: HostileSlurmres
         lambda pods: all(pod.condition("SlurmNodeStateIdle") for pod in pods.values()),
         "Slurm's word is on them",
     )
-    await quiet(operator)
+    await quiet(stage, operator)
     before, told = [*operator.writes], len(hostile.seen("POST nodes"))
     for _ in range(20):
         await stage.look_again(operator)
@@ -59,11 +64,13 @@ async def test_a_new_process_finishes_what_a_killed_one_began(
 ) -> None:
     """An operator killed in the middle of a scale-out leaves what the next one completes, without doubles."""
     flags = (*MANAGER, *LOOPBACK_FLAGS, f"--namespaces={stage.namespace}", "--leader-elect=false")
+    # As the chart gives it.
+    account = str(operator_kubeconfig(slinky_box))
     names = {f"blue-{number}" for number in range(30)}
     # A quota stops the first one in the middle.
     await stage.quota(pods=10)
     await stage.nodeset(replicas=len(names))
-    with Process(slinky_box, tmp_path / "first.log", flags) as first:
+    with Process(None, tmp_path / "first.log", flags, KUBECONFIG=account) as first:
         degraded = await stage.says(NodeSet, "blue", "ApplyFailed", "Degraded")
         assert "exceeded quota" in degraded.message
         first.signal(signal.SIGKILL)
@@ -71,7 +78,7 @@ async def test_a_new_process_finishes_what_a_killed_one_began(
     left = await stage.pods()
     assert 0 < len(left) <= 10
     await stage.client.raw("DELETE", stage.quota_path)
-    with Process(slinky_box, tmp_path / "second.log", flags):
+    with Process(None, tmp_path / "second.log", flags, KUBECONFIG=account):
         pods = await stage.until_pods(*names)
         await stage.ready()
     assert {name: pods[name].metadata.uid for name in left} == {

@@ -125,7 +125,7 @@ async def test_no_worker_notices_the_takeover(
     operator = await stage.operator()
     for nodeset in takeover.nodesets:
         await stage.ready(nodeset)
-    await quiet(operator)
+    await quiet(stage, operator)
     after = (await stage.client.list_all(Pod, stage.namespace)).items
     assert {pod.metadata.name: pod.metadata.uid for pod in after} == before
     assert not any(pod.deleting for pod in after)

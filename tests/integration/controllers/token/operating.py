@@ -65,7 +65,7 @@ class Operator:
         parser = Parser(prog="manager", usage="", description="")
         add_manager_flags(parser)
         options = manager_options(parse(parser, [f"--namespaces={namespace}", "--token-workers=4"]))
-        self.manager = Manager(client, namespaces=options.namespaces, grace=1.0)
+        self.manager = Manager(client, namespaces=options.namespaces)
         wiring = wire(self.manager, client, options, CollectorRegistry())
         if blind:
             wiring = replace(wiring, secrets=References(client, Secret, namespaces=["nowhere"]))

@@ -16,6 +16,7 @@ from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Secret
 from slurm_operator.kube.references import Owner
 from slurm_operator.slurm.token import mint, signed_by
+from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.controllers.token.operating import KEY, KEY_NAME, Clock, User, operating
 from tests.integration.programs.running import eventually, install_crds
 
@@ -264,8 +265,8 @@ async def test_a_deleted_token_takes_its_secret_along(kube_box_factory: BoxFacto
     # The garbage collector learns of new kinds when it starts, and then only every half minute.
     box.stop("kube-controller-manager", kill=True)
     box.start("kube-controller-manager")
-    config = load_config(str(box.kubeconfig))
-    async with Client(config) as client, operating(config, "default"):
+    config = load_config(str(operator_kubeconfig(box)))
+    async with Client(load_config(str(box.kubeconfig))) as client, operating(config, "default"):
         user = User(client, "default")
         await user.put_key()
         await user.put_token()

@@ -77,6 +77,12 @@ class Operator:
             if request.verb not in _READS and request.resource != "events"
         ]
 
+    async def rests(self) -> bool:
+        """Tell whether several looks at everything send nothing; what an event caused may be under way."""
+        before = len(self.writes)
+        await self.look_again(3)
+        return len(self.writes) == before
+
     async def look_again(self, times: int = 1) -> None:
         """Reconcile every object, as any event would, and wait until that is done."""
         kinds: dict[str, type[Kind]] = {
@@ -93,15 +99,19 @@ class Operator:
 
 @asynccontextmanager
 async def running(
-    config: ClientConfig, namespace: str, *flags: str, builds: tuple[Build, ...] = BUILDS
+    config: ClientConfig,
+    namespace: str,
+    *flags: str,
+    builds: tuple[Build, ...] = BUILDS,
+    grace: float = 20.0,
 ) -> AsyncIterator[Operator]:
-    """Run the controllers until the block ends."""
+    """Run the controllers until the block ends; what they do then has its grace."""
     parser = Parser(prog="manager", usage="", description="")
     add_manager_flags(parser)
     options = manager_options(parse(parser, [f"--namespaces={namespace}", *flags]))
     requests: list[RequestInfo] = []
     async with Client(config, observe=requests.append) as client:
-        manager = Manager(client, namespaces=options.namespaces, grace=2.0)
+        manager = Manager(client, namespaces=options.namespaces, grace=grace)
         wiring = wire(manager, client, options, CollectorRegistry())
         controllers = [manager.add(build(wiring)) for build in builds]
         stop = asyncio.Event()
@@ -237,7 +247,7 @@ class Stage:
         return found if current else None
 
     async def says(
-        self, kind: type[Any], name: str, reason: str, type_: str = "Ready", deadline: float = 60.0
+        self, kind: type[Any], name: str, reason: str, type_: str = "Ready", deadline: float = 120.0
     ) -> Condition:
         """Wait until a condition has a reason, and return it."""
         last: list[Condition | None] = [None]

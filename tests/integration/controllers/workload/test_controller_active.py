@@ -33,7 +33,7 @@ async def active(stage: Stage) -> list[str]:
     return sorted(pod.metadata.name for pod in pods.items)
 
 
-async def leads_to(stage: Stage, *names: str, deadline: float = 60.0) -> None:
+async def leads_to(stage: Stage, *names: str, deadline: float = 120.0) -> None:
     async def reached() -> bool:
         return await active(stage) == [*names]
 

@@ -68,10 +68,7 @@ async def test_kind_appears_later(stage: Stage) -> None:
     await eventually(lambda: _scrapes(stage), "an edit is undone")
     await stage.delete(ServiceMonitor, "slurm-controller")
     await eventually(lambda: _scrapes(stage), "it is made again")
-    await operator.look_again()
-    before = len(operator.writes)
-    await operator.look_again(5)
-    assert len(operator.writes) == before
+    await eventually(operator.rests, "nothing is left to write")
     await stage.patch(Controller, "slurm", {"spec": {"metrics": {"serviceMonitor": {"enabled": False}}}})
     await eventually(lambda: _gone(stage), "switched off, it is removed")
     await stage.says(Controller, "slurm", "Available")

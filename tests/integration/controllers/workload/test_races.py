@@ -51,7 +51,7 @@ async def test_a_restart_is_told_by_whoever_comes_next(stage: Stage) -> None:
     before = await files_hash(stage)
     await stage.config_map("gres", gres__conf="Name=gpu Count=4")
     async with running(
-        stage.config, stage.namespace, builds=(lambda wiring: Dying(wiring).controller,)
+        stage.config, stage.namespace, builds=(lambda wiring: Dying(wiring).controller,), grace=0.0
     ) as dying:
 
         async def written() -> bool:

@@ -10,7 +10,7 @@ from slurm_operator.controllers import restapi
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.models import Service
 from tests.integration.controllers.workload.stage import running
-from tests.integration.test_manager_process import kubeconfig_with_token, service_account
+from tests.integration.programs.accounts import kubeconfig_with_token, service_account
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,6 +12,7 @@ import pytest
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.process import CONTROLLERS
+from tests.integration.charts.account import USER, operator_kubeconfig
 from tests.integration.controllers.workload.stage import Stage, running
 from tests.integration.controllers.workload.whole import make_whole_cluster
 from tests.integration.programs.running import eventually, install_crds
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 _QUIET_SECONDS = 60.0
 _READS = ("get", "list", "watch")
+_US = f'"user":{{"username":"{USER}"'.encode()
 
 
 @pytest.fixture
@@ -56,12 +58,12 @@ class Record:
                 if not line.endswith(b"\n"):
                     break
                 self._offset += len(line)
-                if b'"userAgent":"slurm-operator/' in line:
+                if _US in line:
                     self._take(json.loads(line))
         return [*self._writes]
 
     def _take(self, entry: dict[str, Any]) -> None:
-        if entry["verb"] not in _READS and "fieldManager=user" not in entry["requestURI"]:
+        if entry["verb"] not in _READS:
             moment = datetime.fromisoformat(entry["requestReceivedTimestamp"])
             self._writes.append(Write(entry["verb"], entry["requestURI"], moment))
 
@@ -69,9 +71,9 @@ class Record:
 @pytest.mark.timeout(300)
 async def test_a_minute_of_silence(audited_box: Box) -> None:
     """All controllers, on a whole cluster whose pods run, write nothing for a minute, however often asked."""
-    config = load_config(str(audited_box.kubeconfig))
+    config = load_config(str(operator_kubeconfig(audited_box)))
     record = Record(audited_box)
-    async with AsyncExitStack() as stack, Client(config) as client:
+    async with AsyncExitStack() as stack, Client(load_config(str(audited_box.kubeconfig))) as client:
         namespace = stack.enter_context(audited_box.namespace())
         stage = Stage(client, config, namespace, stack)
         operator = await stack.enter_async_context(running(config, namespace, builds=CONTROLLERS))

@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.controllers.nodeset import actions as do
 from slurm_operator.controllers.nodeset import departure
+from slurm_operator.controllers.nodeset.engine.evidence import SETTLES_SECONDS, settling
 from slurm_operator.controllers.nodeset.engine.work import each
+from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.models import Pod
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from slurm_operator.controllers.nodeset.engine.claims import Claims
     from slurm_operator.controllers.nodeset.engine.outcome import Trouble
     from slurm_operator.controllers.nodeset.engine.pods import Pods
+    from slurm_operator.controllers.nodeset.engine.records import Records
     from slurm_operator.controllers.nodeset.engine.slurm import Slurm
     from slurm_operator.controllers.nodeset.engine.work import Work
     from slurm_operator.kube.client import Client
@@ -31,6 +34,9 @@ if TYPE_CHECKING:
 _CONDITIONS = 200
 # The end of a pod that is in no cache is no event.
 _LOOK_AGAIN: Final = 10.0
+_UNGUARDED: Final = (
+    "no worker is made while the finalizer that keeps the NodeSet until its workers are drained cannot be set"
+)
 _TOGETHER = {
     do.UndrainNodes: do.DrainNodes,
     do.ResumeNodes: do.DrainNodes,
@@ -41,17 +47,40 @@ _TOGETHER = {
 class Actor:
     """Carries out plans."""
 
-    def __init__(self, client: Client, pods: Pods, claims: Claims, slurm: Slurm) -> None:
+    def __init__(
+        self,
+        client: Client,
+        pods: Pods,
+        claims: Claims,
+        slurm: Slurm,
+        records: Records,
+        answered: Callable[[NodeSet], None],
+    ) -> None:
         self._client = client
+        # Takes a NodeSet as the API server answered.
+        self._answered = answered
         self._pods = pods
         self._claims = claims
         self._slurm = slurm
+        self._records = records
 
     async def act(self, work: Work) -> None:
-        """Do what a plan says, all but the conditions of pods."""
+        """Do what a plan says, all but the conditions of pods; what it wants of Slurm is only ordered."""
+        self._slurm.recall(work)
+        self._records.recall(work)
         done = (action for action in work.plan.actions if not isinstance(action, do.PatchPodStatus))
+        guarded = True
         for kind, group in itertools.groupby(done, _kind):
-            await self._do(work, kind, [*group])
+            some: list[Any] = [*group]
+            if kind is do.AddFinalizer:
+                kept = await self._finalizers(work, some)
+                guarded = kept or do.AddFinalizer(wellknown.FINALIZER_DRAIN) not in some
+            elif kind is do.CreatePod and not guarded:
+                # Whoever deletes the NodeSet now would delete them with whatever runs in them.
+                if work.outcome.errors:
+                    work.outcome.trouble(Cause.FAILED, _UNGUARDED)
+            else:
+                await self._do(work, kind, some)
 
     async def tell_pods(self, work: Work) -> dict[Trouble, None]:
         """Write the conditions of pods, some hundred at most, and return what went wrong.
@@ -60,6 +89,9 @@ class Actor:
         looks at a NodeSet should wait until each of a thousand pods has its conditions.
         """
         waiting = [action for action in work.plan.actions if isinstance(action, do.PatchPodStatus)]
+        if waiting and (moving := _settling(work)):
+            waiting = [action for action in waiting if action.uid not in moving]
+            work.outcome.look(SETTLES_SECONDS)
         before = set(work.outcome.troubles)
         await self._pods.patch_status(work, waiting[:_CONDITIONS])
         if len(waiting) > _CONDITIONS:
@@ -68,8 +100,6 @@ class Actor:
 
     async def _do(self, work: Work, kind: type[Any], group: Sequence[Any]) -> None:
         match kind:
-            case do.AddFinalizer:
-                await self._finalizers(work, group)
             case do.CreatePod:
                 await self._pods.create(work, group)
             case do.PatchPod:
@@ -79,22 +109,23 @@ class Actor:
             case do.OwnClaim:
                 await each(group, lambda action: self._claims.own(work, action))
             case do.DrainNodes:
-                await self._slurm.change_states(work, group)
+                self._slurm.change_states(work, group)
             case do.WriteNodes:
                 self._slurm.tell(work, group)
             case do.DeleteRecord:
-                await self._slurm.delete_records(work, group)
+                self._records.delete(work, group)
             case do.WriteReservation:
-                await self._slurm.write_reservation(work, group[0])
+                self._records.write_reservation(work, group[0])
             case do.DeleteReservation:
-                await self._slurm.delete_reservation(work, group[0])
+                self._records.delete_reservation(work, group[0])
             case _:
                 raise TypeError(f"nobody knows how to do {kind.__name__}")
 
-    async def _finalizers(self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer]) -> None:
+    async def _finalizers(self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer]) -> bool:
+        """Change the finalizers; tell whether they are as planned."""
         meta = work.nodeset.metadata
         if do.RemoveFinalizer(wellknown.FINALIZER_DRAIN) in group and not await self._lets_go(work):
-            return
+            return False
         wanted = dict.fromkeys(meta.finalizers)
         for action in group:
             if isinstance(action, do.AddFinalizer):
@@ -109,9 +140,12 @@ class Actor:
             }
         }
         try:
-            await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
+            answer = await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
         except KubeError as error:
             work.outcome.failed(f"the finalizers of NodeSet {meta.name!r} could not be changed", error)
+            return False
+        self._answered(answer)
+        return True
 
     async def _lets_go(self, work: Work) -> bool:
         """Tell whether no pod goes with a NodeSet of which all workers are gone.
@@ -136,6 +170,14 @@ class Actor:
             )
             work.outcome.look(_LOOK_AGAIN)
         return not left
+
+
+def _settling(work: Work) -> set[str]:
+    """Return the pods whose nodes have just been moved."""
+    seen, memory = work.seen, work.memory
+    if not memory.changing and not memory.written:
+        return set()
+    return {worker.uid for worker in seen.workers if settling(seen, memory, worker.slurm_name)}
 
 
 def _owns(uid: str, pod: Pod) -> bool:

@@ -10,6 +10,7 @@ not being deleted: a cache could lag behind its end, and the pods would follow i
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from slurm_operator.controllers.nodeset.engine.caches import Caches
+    from slurm_operator.controllers.nodeset.engine.memory import Memory
     from slurm_operator.controllers.nodeset.engine.outcome import Outcome
     from slurm_operator.kube.client import Client
 
@@ -55,7 +57,7 @@ class Adoption:
         self._client = client
         self._caches = caches
 
-    async def settle(self, nodeset: NodeSet, outcome: Outcome) -> None:
+    async def settle(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
         """Adopt what is a NodeSet's, let go what is not; while that is under way, nobody is counted."""
         owned = self._caches.owned_pods(nodeset)
         foreign = [pod for pod in owned if not matches(nodeset, pod) and not pod.deleting]
@@ -63,13 +65,17 @@ class Adoption:
         if foreign or orphans:
             outcome.certain = False
             outcome.look(1.0)
+        newest = memory.owned.newest([*foreign, *orphans], asyncio.get_running_loop().time())
+        undone = {id(pod) for pod in newest}
         for pod in foreign:
-            kept = [one for one in pod.metadata.owner_references if one.uid != nodeset.metadata.uid]
-            await self._own(pod, kept, outcome, "let go")
+            if id(pod) in undone:
+                kept = [one for one in pod.metadata.owner_references if one.uid != nodeset.metadata.uid]
+                await self._own(pod, kept, memory, outcome, "let go")
+        orphans = [pod for pod in orphans if id(pod) in undone]
         if orphans and await self.exists(nodeset, outcome):
             owner = msgspec.convert(labels.owner_reference(nodeset), type=OwnerReference)
             for pod in orphans:
-                await self._own(pod, [*pod.metadata.owner_references, owner], outcome, "adopted")
+                await self._own(pod, [*pod.metadata.owner_references, owner], memory, outcome, "adopted")
 
     async def exists(self, nodeset: NodeSet, outcome: Outcome) -> bool:
         """Ask the API server whether a NodeSet is still there and to stay."""
@@ -83,7 +89,9 @@ class Adoption:
             return False
         return live.metadata.uid == nodeset.metadata.uid and not live.deleting
 
-    async def _own(self, pod: Pod, owners: Sequence[OwnerReference], outcome: Outcome, done: str) -> None:
+    async def _own(
+        self, pod: Pod, owners: Sequence[OwnerReference], memory: Memory, outcome: Outcome, done: str
+    ) -> None:
         namespace, name = pod.key
         metadata = {
             "uid": pod.metadata.uid,
@@ -91,6 +99,10 @@ class Adoption:
             "ownerReferences": msgspec.to_builtins(owners),
         }
         try:
-            await self._client.patch(Pod, name, namespace, {"metadata": metadata}, type=PatchType.MERGE)
+            answer = await self._client.patch(
+                Pod, name, namespace, {"metadata": metadata}, type=PatchType.MERGE
+            )
         except KubeError as error:
             outcome.failed(f"Pod {name!r} could not be {done}", error)
+        else:
+            memory.owned.changed(answer)

@@ -88,10 +88,9 @@ class Caches:
         """Return the pods of a NodeSet's namespace that nobody controls."""
         return self.pods.store.by_index(_OWNER, _nobodys(nodeset.metadata.namespace))
 
-    def claims_of(self, nodeset: NodeSet) -> dict[str, PersistentVolumeClaim]:
-        """Return the claims with the labels of a NodeSet, by name."""
-        found = self.claims.store.by_index(_INSTANCE, str(nodeset.key))
-        return {claim.metadata.name: claim for claim in found}
+    def claims_of(self, nodeset: NodeSet) -> list[PersistentVolumeClaim]:
+        """Return the claims with the labels of a NodeSet."""
+        return self.claims.store.by_index(_INSTANCE, str(nodeset.key))
 
     def revisions_of(self, nodeset: NodeSet) -> list[ControllerRevision]:
         """Return the revisions that a NodeSet controls, and those of its namespace that nobody does."""

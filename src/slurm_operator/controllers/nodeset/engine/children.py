@@ -7,6 +7,7 @@ cannot be written does not stop the others, nor the pods.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
@@ -32,6 +33,8 @@ _KINDS: Final[dict[str, type[Object]]] = {
 }
 # What belongs to somebody else is in none of our caches, so its end is no event.
 _LOOK_AGAIN: Final = 30.0
+# How long a child that we made is believed in while the cache does not show it.
+_CACHE_SECONDS: Final = 10.0
 
 
 class Children:
@@ -43,6 +46,9 @@ class Children:
         self._events = wiring.events
         self._caches = caches
         self._controller = controller
+        self._made: dict[tuple[type[Object], Key], tuple[Object, float]] = {}
+        # The UID of what a NodeSet had last removed.
+        self._removed: dict[Key, str] = {}
 
     async def settle(self, nodeset: NodeSet, outcome: Outcome) -> None:
         """Make the objects beside the pods what they should be."""
@@ -61,6 +67,7 @@ class Children:
 
     def release(self, key: Key) -> None:
         """Watch no Service for a NodeSet that is gone."""
+        self._removed.pop(key, None)
         self._caches.services.want(Owner(self._controller, key), ())
 
     def _mounts_ssh(self, nodeset: NodeSet) -> bool:
@@ -76,9 +83,9 @@ class Children:
 
     async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: Outcome) -> None:
         kind, name = _KINDS[manifest["kind"]], manifest["metadata"]["name"]
-        what = f"{manifest['kind']} {name!r}"
+        key, what = Key(nodeset.metadata.namespace, name), f"{manifest['kind']} {name!r}"
         try:
-            live = await self._live(kind, Key(nodeset.metadata.namespace, name))
+            live = await self._live(kind, key, outcome)
             controller = None if live is None else live.controller_owner
             if live is not None and controller is not None and controller.uid != nodeset.metadata.uid:
                 outcome.trouble(
@@ -93,6 +100,8 @@ class Children:
             outcome.failed(f"{what} could not be applied", error)
             return
         if applied.outcome is Applied.CREATED:
+            if applied.object is not None:
+                self._made[kind, key] = (applied.object, _now() + _CACHE_SECONDS)
             self._events.event(
                 nodeset, "Normal", "CreateSucceeded", "Create", f"Created {what}", applied.object
             )
@@ -104,23 +113,46 @@ class Children:
         owner = None if live is None else live.controller_owner
         if live is None or owner is None or owner.uid != nodeset.metadata.uid:
             return
+        if self._removed.get(nodeset.key) == live.metadata.uid:
+            return  # the cache will show it
         what = f"{named.kind} {named.name!r}"
         try:
-            if await self._applier.delete(live):
+            removed = await self._applier.delete(live)
+            self._removed[nodeset.key] = live.metadata.uid
+            if removed:
                 self._events.event(nodeset, "Normal", "DeleteSucceeded", "Delete", f"Deleted {what}", live)
         except KubeError as error:
             outcome.failed(f"{what} could not be deleted", error)
 
-    async def _live(self, kind: type[Object], key: Key) -> Object | None:
-        """Return a child that may exist; raise KubeError if that cannot be known."""
+    async def _live(self, kind: type[Object], key: Key, outcome: Outcome) -> Object | None:
+        """Return a child that may exist, as far as the cache shows it or we have just made it."""
+        found = await self._cached(kind, key)
+        made, until = self._made.get((kind, key), (None, 0.0))
+        if found is None and made is not None and (wait := until - _now()) > 0:
+            # If somebody has deleted it meanwhile, the cache will never show it.
+            outcome.look(wait)
+            return made
+        self._made.pop((kind, key), None)
+        return found if found is not None else await self._asked(kind, key)
+
+    async def _cached(self, kind: type[Object], key: Key) -> Object | None:
+        """Return a child that the cache shows; raise KubeError if that cannot be known."""
         if kind is Service:
             return await self._caches.services.get(key)
         informer = self._caches.config_maps if kind is ConfigMap else self._caches.budgets
         if (reason := informer.store.unreadable.get(key)) is not None:
             raise KubeError(f"{kind.RESOURCE.kind} {key} cannot be read: {reason}")
-        found = informer.store.get(key)
-        if found is None and kind is ConfigMap:
-            # One without our label is in no cache; it may be somebody else's.
-            with contextlib.suppress(NotFound):
-                return await self._client.get(kind, key.name, key.namespace)
-        return found
+        return informer.store.get(key)
+
+    async def _asked(self, kind: type[Object], key: Key) -> Object | None:
+        """Return what the API server says about a child that no cache shows."""
+        if kind is not ConfigMap:
+            return None
+        # One without our label is in no cache; it may be somebody else's.
+        with contextlib.suppress(NotFound):
+            return await self._client.get(kind, key.name, key.namespace)
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

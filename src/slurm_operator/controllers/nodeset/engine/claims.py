@@ -7,6 +7,7 @@ it gets the labels, by which it is seen from then on.
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 from slurm_operator.kube.client import PatchType
@@ -52,10 +53,11 @@ class Claims:
     async def _make(self, work: Work, worker: Worker, manifest: Manifest) -> bool:
         namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
         try:
-            await self._client.create(PersistentVolumeClaim, manifest)
+            made = await self._client.create(PersistentVolumeClaim, manifest)
         except AlreadyExists:
             live = await self._client.get(PersistentVolumeClaim, name, namespace)
         else:
+            work.memory.claims.made(made, asyncio.get_running_loop().time())
             return True
         if slurmd_claims.leaving(work.nodeset, worker.name, [live]):
             work.outcome.look(_LOOK_AGAIN)
@@ -63,17 +65,22 @@ class Claims:
         wanted = labels.selector_labels(SLURMD, work.nodeset.metadata.name)
         if not wanted.items() <= live.metadata.labels.items():
             body = {"metadata": {"uid": live.metadata.uid, "labels": wanted}}
-            await self._client.patch(PersistentVolumeClaim, name, namespace, body, type=PatchType.MERGE)
+            given = await self._client.patch(
+                PersistentVolumeClaim, name, namespace, body, type=PatchType.MERGE
+            )
+            work.memory.claims.made(given, asyncio.get_running_loop().time())
         return True
 
     async def own(self, work: Work, action: OwnClaim) -> None:
         """Give a claim other owners, if it is still the one that was looked at."""
         patch, namespace = action.patch, work.nodeset.metadata.namespace
         try:
-            await self._client.patch(
+            answer = await self._client.patch(
                 PersistentVolumeClaim, patch.claim, namespace, patch.body, type=PatchType.MERGE
             )
         except NotFound:
             return
         except KubeError as error:
             work.outcome.failed(f"PersistentVolumeClaim {patch.claim!r} could not get its owner", error)
+        else:
+            work.memory.claims.changed(answer)

@@ -1,7 +1,7 @@
 """The ControllerRevisions of a NodeSet: which one its pods should have.
 
 `kube.history` decides and writes; here is what a NodeSet puts into it, and the memory that spares a second
-look at revisions that have not changed. An answer to our own write counts until the cache shows it.
+look at revisions that have not changed. The answers to our own writes count until the cache shows them.
 """
 
 from __future__ import annotations
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from slurm_operator.kube.client import Client
     from slurm_operator.kube.history import History, HistoryPlan
 
-# How long our own answer is believed while the cache does not show it.
-_CACHE_SECONDS = 5.0
-
 
 @dataclass(slots=True)
 class Known:
@@ -37,8 +34,6 @@ class Known:
     ground: object
     plan: HistoryPlan
     history: History
-    until: float
-    """Until when it counts although the cache does not show what was written."""
     truncated: bool = False
 
     @property
@@ -59,7 +54,8 @@ class Revisions:
         """Make the revision of the spec exist; return what pods of it carry."""
         if nodeset.deleting:
             return _remembered(nodeset)
-        revisions = self._caches.revisions_of(nodeset)
+        now = asyncio.get_running_loop().time()
+        revisions = memory.revisions.newest(self._caches.revisions_of(nodeset), now)
         live = frozenset(
             pod.metadata.labels.get(wellknown.LABEL_REVISION_HASH, "")
             for pod in self._caches.owned_pods(nodeset)
@@ -73,9 +69,8 @@ class Revisions:
             live,
             sorted((one.metadata.uid, one.metadata.resource_version) for one in revisions),
         )
-        now = asyncio.get_running_loop().time()
         known = memory.history
-        if known is not None and known.ground == ground and (known.plan.settled or now < known.until):
+        if known is not None and known.ground == ground:
             return known.revision
         plan = plan_history(
             _owner(nodeset),
@@ -100,7 +95,12 @@ class Revisions:
             if isinstance(error, Conflict) and not outcome.looks:
                 outcome.look(1.0)
             return _remembered(nodeset)
-        memory.history = Known(ground, plan, history, now + _CACHE_SECONDS)
+        for written in history.written:
+            if any(one.metadata.uid == written.metadata.uid for one in revisions):
+                memory.revisions.changed(written)
+            else:
+                memory.revisions.made(written, now)
+        memory.history = Known(ground, plan, history)
         return memory.history.revision
 
     async def truncate(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
@@ -114,6 +114,8 @@ class Revisions:
             outcome.failed(f"an old ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
         else:
             known.truncated = True
+            for revision in known.plan.delete:
+                memory.revisions.deleted(revision.metadata.uid)
 
 
 def _remembered(nodeset: NodeSet) -> Revision:

@@ -6,19 +6,23 @@ starts with an empty memory and comes to the same end.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from slurm_operator.controllers.nodeset.engine.answers import Answers
+from slurm_operator.controllers.nodeset.engine.errands import Refusals
 from slurm_operator.controllers.nodeset.memo import Memo
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from slurm_operator.controllers.nodeset.actions import Note
+    from slurm_operator.controllers.nodeset.actions import DeleteReservation, Note, WriteReservation
+    from slurm_operator.controllers.nodeset.engine.evidence import Confirmed
     from slurm_operator.controllers.nodeset.engine.history import Known
     from slurm_operator.controllers.nodeset.engine.outcome import Trouble
     from slurm_operator.controllers.nodeset.observation import Asked, Worker
-    from slurm_operator.kube.models import Pod
+    from slurm_operator.kube.models import ControllerRevision, PersistentVolumeClaim, Pod
     from slurm_operator.objects.nodefit import Fit
     from slurm_operator.objects.slurmd import WorkerTemplate
     from slurm_operator.slurm.wishes import Wish
@@ -32,15 +36,39 @@ class Memory:
     """Of one NodeSet, by its UID: one of the same name that comes later starts with nothing."""
 
     uid: str
+    new: bool = True
+    """No pass has used it yet."""
     workers: dict[str, tuple[Pod, Mapping[str, str], Worker]] = field(default_factory=dict)
     """Pods as they were read, by UID; a pod object that is still the same is not read again."""
-    changed: dict[str, Pod] = field(default_factory=dict)
-    """Pods as our own last change left them, by UID, until the cache has them so.
+    pods: Answers[Pod] = field(default_factory=Answers)
+    """Else the next pass would not know which worker the last one has begun to drain, and choose another."""
+    owned: Answers[Pod] = field(default_factory=Answers)
+    """Pods that were adopted or let go."""
+    claims: Answers[PersistentVolumeClaim] = field(default_factory=Answers)
+    revisions: Answers[ControllerRevision] = field(default_factory=Answers)
 
-    Else the next pass would not know which worker the last one has begun to drain, and choose another."""
+    changing: dict[str, float] = field(default_factory=dict)
+    """The Slurm nodes whose state is being changed, and since when."""
     written: dict[str, float] = field(default_factory=dict)
     """When this process last changed, or tried to change, the state of a Slurm node."""
+    states: Refusals[tuple[str, Wish]] = field(default_factory=lambda: Refusals(first=5.0, longest=5.0))
+    fields: Refusals[tuple[str, Wish]] = field(default_factory=lambda: Refusals(first=5.0, longest=300.0))
     asked: dict[str, Asked] = field(default_factory=dict)
+    confirmed: Confirmed | None = None
+    """When Slurm was last asked again on purpose."""
+    ask_at: float = 0.0
+    """Not before this it is asked again: something stayed without an answer."""
+    condemned: dict[str, float] = field(default_factory=dict)
+    """Records to be deleted if a list that is asked for after this moment still has them as dead."""
+    forgetting: set[str] = field(default_factory=set)
+    """Records that are being deleted, without those of which the request is under way or over."""
+    records: Refusals[str] = field(default_factory=lambda: Refusals(first=30.0, longest=300.0))
+    booked: float = -math.inf
+    """When the reservation was last written to, or tried to be."""
+    bookings: Refusals[WriteReservation | DeleteReservation] = field(
+        default_factory=lambda: Refusals(first=30.0, longest=30.0)
+    )
+
     memo: Memo = field(default_factory=Memo)
     """What the last plans found out about pods and nodes that have not changed."""
     said: frozenset[Note] = frozenset()
@@ -51,12 +79,6 @@ class Memory:
     template: tuple[Any, WorkerTemplate] | None = None
     """By what it was made from."""
     history: Known | None = None
-    refused: Trouble | None = None
-    """What Slurm did not take when it was last told about nodes in the background."""
-    resisted: frozenset[tuple[str, Wish]] = frozenset()
-    """What that was, by node: only this waits until `retry_at`."""
-    refusals: int = 0
-    retry_at: float = 0.0
     unsaid: dict[Trouble, None] = field(default_factory=dict)
     """What went wrong in the last pass after the status was written."""
     busy: float = 0.0
@@ -65,29 +87,11 @@ class Memory:
     reported: float = 0.0
     """When the status was last written."""
 
-    def newest(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Return pods as they were last seen: in the cache, or in the answer to our own last change."""
-        if not self.changed:
-            return [*pods]
-        found = [self._newest(pod) for pod in pods]
-        self.changed = {pod.metadata.uid: pod for pod in found if self.changed.get(pod.metadata.uid) is pod}
-        return found
-
-    def _newest(self, pod: Pod) -> Pod:
-        ours = self.changed.get(pod.metadata.uid)
-        return ours if ours is not None and _version(ours) > _version(pod) else pod
-
     def tidy(self, names: frozenset[str], now: float) -> None:
         """Forget nodes that no worker has any more."""
         horizon = now - _FORGET_SECONDS
         self.written = {name: at for name, at in self.written.items() if name in names or at > horizon}
         self.asked = {name: one for name, one in self.asked.items() if one.at > horizon}
-
-
-def _version(pod: Pod) -> int:
-    # Kubernetes promises that versions of a kind can be compared as numbers.
-    text = pod.metadata.resource_version
-    return int(text) if text.isdecimal() else 0
 
 
 class Memories:

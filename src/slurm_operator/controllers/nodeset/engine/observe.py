@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.controllers.nodeset.engine.neighbourhood import Neighbourhood
 from slurm_operator.controllers.nodeset.observation import Observation, read_worker
 from slurm_operator.objects import slurmd
 from slurm_operator.slurm.clients import ConnectionKey
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.engine.template import Master
     from slurm_operator.controllers.nodeset.observation import Revision, Worker
     from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.models import Pod
+    from slurm_operator.kube.models import PersistentVolumeClaim, Pod
     from slurm_operator.objects.nodefit import Fit
     from slurm_operator.slurm.clients import Connection
 
@@ -53,6 +55,7 @@ class Observer:
     def __init__(self, wiring: Wiring, caches: Caches) -> None:
         self.since = float("inf")
         self._caches = caches
+        self.neighbourhood = Neighbourhood(caches)
         self._connections = wiring.connections
         self._propagated = wiring.propagated_node_conditions
 
@@ -72,11 +75,12 @@ class Observer:
         """Return what there is to see of a NodeSet now."""
         nodeset, caches = ground.nodeset, self._caches
         now = asyncio.get_running_loop().time()
-        pods = memory.newest(caches.owned_pods(nodeset))
+        pods = memory.pods.newest(caches.owned_pods(nodeset), now)
         connection = self.connection(ground)
         settled = ground.certain and self._settled(nodeset, now)
+        near = self.neighbourhood.of(nodeset)
         nodes = {node.metadata.name: node for node in caches.nodes.store.list()}
-        claims = caches.claims_of(nodeset) if nodeset.spec.volume_claim_templates else {}
+        claims = self._claims(nodeset, memory, now) if nodeset.spec.volume_claim_templates else {}
         seen = Observation(
             nodeset=nodeset,
             workers=(),
@@ -90,12 +94,19 @@ class Observer:
             controller=ground.master.fate,
             settled=settled,
             since=self.since,
-            written=dict(memory.written),
+            # While a state is being changed, no list says anything about that node.
+            written=memory.written | dict.fromkeys(memory.changing, math.inf),
             asked=dict(memory.asked),
             propagated=self._propagated,
+            neighbours=near.neighbours,
+            bearers=near.bearers,
             memo=memory.memo,
         )
         return dataclasses.replace(seen, workers=await _read(nodeset, pods, memory, ground.hashes))
+
+    def _claims(self, nodeset: NodeSet, memory: Memory, now: float) -> dict[str, PersistentVolumeClaim]:
+        known = memory.claims.newest(self._caches.claims_of(nodeset), now)
+        return {claim.metadata.name: claim for claim in known}
 
     def _settled(self, nodeset: NodeSet, now: float) -> bool:
         if not self._caches.expectations.satisfied(nodeset.key, now):

@@ -4,16 +4,16 @@ Before each create and each delete an expectation is raised, and withdrawn only 
 effect. A name that is taken is looked at: our own pod, of a create whose answer was lost, is waited for;
 anybody else's is left alone, and people hear of it.
 
-A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground, its list of nodes must not
-be older than a second, else another one is waited for, and where a list is not enough, Slurm is asked for the
-node by its name. Then everything is looked at and decided once more, and only what still may go goes, within
-two seconds.
+A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground it must be new enough
+(`evidence`); else Slurm is asked again, in the background, and this pass deletes nothing. Right before the
+deletions everything is looked at and decided once more, and only what still may go goes, while it counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -21,8 +21,8 @@ import msgspec
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Proof
 from slurm_operator.controllers.nodeset.engine.adoption import matches
+from slurm_operator.controllers.nodeset.engine.evidence import weigh
 from slurm_operator.controllers.nodeset.engine.work import aside, each, slowly
-from slurm_operator.controllers.nodeset.observation import Asked
 from slurm_operator.controllers.nodeset.plan import confirm
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.client import PatchType
@@ -32,13 +32,13 @@ from slurm_operator.kube.models import Pod
 from slurm_operator.objects import slurmd, slurmd_identity
 from slurm_operator.objects.desired import Unbuildable
 from slurm_operator.slurm import hostlist
-from slurm_operator.slurm.errors import NotFound as NoSuchNode
-from slurm_operator.slurm.errors import SlurmError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
+    from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, PatchPod, PatchPodStatus
+    from slurm_operator.controllers.nodeset.engine.asking import Asking
     from slurm_operator.controllers.nodeset.engine.claims import Claims
     from slurm_operator.controllers.nodeset.engine.work import Work
     from slurm_operator.kube.client import Client
@@ -47,20 +47,16 @@ if TYPE_CHECKING:
     from slurm_operator.kube.meta import Key
     from slurm_operator.kube.models import Condition
     from slurm_operator.objects.desired import Manifest
-    from slurm_operator.slurm.clients import Connection
 
-# A list takes well under a second; the breaker of a connection in trouble lets one through every few.
-_VIEW_SECONDS: Final = 15.0
-# As old as the writer of drains lets a decision be. A list of a thousand nodes takes a third of that to
-# arrive, so another one would hardly be younger when it is used.
-_FRESH_SECONDS: Final = 1.0
-# Thousands of deletions take longer than somebody needs to give a node work again: what is left after this is
-# decided anew.
-_CONFIRMED_SECONDS: Final = 2.0
 # Thousands of labels and conditions must not hold up a drain or a deletion for which the time has come: what
 # is left is planned again.
 _UPKEEP_SECONDS: Final = 1.0
+_CONDITIONS_SECONDS: Final = 0.3
+_HURRY_SECONDS: Final = 0.1
 _SOON: Final = 0.05
+# How long a pass deletes at most, and how long before a list counts no more another one is asked for.
+_DELETING_SECONDS: Final = 10.0
+_AHEAD_SECONDS: Final = 0.75
 # Somebody else's pod may be in none of our caches, so its end is no event.
 _LOOK_AGAIN: Final = 10.0
 
@@ -74,13 +70,13 @@ class Pods:
         events: EventRecorder,
         expectations: Expectations[Key],
         claims: Claims,
-        valid: float = _CONFIRMED_SECONDS,
+        asking: Asking,
     ) -> None:
         self._client = client
         self._events = events
         self._expectations = expectations
         self._claims = claims
-        self._valid = valid
+        self._asking = asking
 
     # ------------------------------------------------------------------------------------------------- create
     async def create(self, work: Work, actions: Sequence[CreatePod]) -> None:
@@ -160,18 +156,22 @@ class Pods:
             return self._patch(work, action.name, _metadata_patch(action))
 
         await each(ordered[:cordons], patch)
-        if not await each(ordered[cordons:], patch, _UPKEEP_SECONDS):
+        if await each(ordered[cordons:], patch, self._spare(work, _UPKEEP_SECONDS)):
             work.outcome.look(_SOON)
 
     async def patch_status(self, work: Work, actions: Iterable[PatchPodStatus]) -> None:
         """Change conditions of ours; those of the kubelet are in the same list and stay."""
-        done = await each(
+        left = await each(
             actions,
             lambda action: self._patch(work, action.name, _status_patch(action), subresource="status"),
-            _UPKEEP_SECONDS,
+            self._spare(work, _CONDITIONS_SECONDS),
         )
-        if not done:
+        if left:
             work.outcome.look(_SOON)
+
+    def _spare(self, work: Work, seconds: float) -> float:
+        """Return the time for what can wait: hardly any while deletions wait for an answer of Slurm."""
+        return min(seconds, _HURRY_SECONDS) if self._asking.under_way(work) else seconds
 
     async def _patch(self, work: Work, name: str, body: Manifest, subresource: str | None = None) -> None:
         namespace = work.nodeset.metadata.namespace
@@ -185,47 +185,56 @@ class Pods:
         except KubeError as error:
             work.outcome.failed(f"Pod {name!r} could not be changed", error)
         else:
-            work.memory.changed[live.metadata.uid] = live
+            work.memory.pods.changed(live)
 
     # ------------------------------------------------------------------------------------------------- delete
     async def delete(self, work: Work, actions: Sequence[DeletePod]) -> None:
-        """Delete pods, those on Slurm's word only after it was asked again."""
+        """Delete pods, those on Slurm's word only while that is new enough; else it is asked again."""
         certain = [action for action in actions if action.proof is Proof.NONE]
         doubtful = tuple(action for action in actions if action.proof is not Proof.NONE)
         gone: defaultdict[str, list[str]] = defaultdict(list)
         await each(certain, lambda action: self._delete(work, action, gone))
         if doubtful:
-            allowed = await self._confirmed(work, doubtful)
-            if not await each(allowed, lambda action: self._delete(work, action, gone), self._valid):
-                work.outcome.look(_SOON)
+            await self._delete_confirmed(work, doubtful, gone)
         for cause, some in sorted(gone.items()):
             note = f"Deleted {len(some)} pods ({cause}): {hostlist.fold(some)}"
             self._events.event(work.nodeset, "Normal", "SuccessfulDelete", "Delete", note)
 
-    async def _confirmed(self, work: Work, deletions: tuple[DeletePod, ...]) -> tuple[DeletePod, ...]:
-        connection = work.connection
-        if connection is None:
-            return ()
-        now = _now()
-        try:
-            # Not what was asked for after the plan: much may have been written since, and that takes time.
-            await connection.watch.refreshed(now - _FRESH_SECONDS, now + _VIEW_SECONDS)
-        except SlurmError:
-            # The view itself says why, to everybody, as soon as it is old.
-            work.outcome.look(2.0)
-            return ()
-        by_name = [one.slurm_name for one in deletions if one.proof is Proof.NAME]
-        await each(by_name, lambda name: _ask(work, connection, name))
-        seen = await work.look()
-        if seen.nodeset.metadata.generation != work.nodeset.metadata.generation or seen.nodeset.deleting != (
-            work.nodeset.deleting
-        ):
-            work.outcome.look(0.1)
-            return ()
-        allowed = await aside(seen, lambda: confirm(seen, deletions))
-        if len(allowed) < len(deletions):
-            work.outcome.look(2.0)
-        return allowed
+    async def _delete_confirmed(
+        self, work: Work, deletions: Sequence[DeletePod], gone: defaultdict[str, list[str]]
+    ) -> None:
+        """Delete while what Slurm said counts; have it asked again for what is left then."""
+        left, end = deletions, _now() + _DELETING_SECONDS
+        while left:
+            # Much may have been written since the plan was made, and that takes time.
+            seen = await work.look()
+            if _another(seen.nodeset, work.nodeset) or _now() > end:
+                work.outcome.look(_SOON)
+                return
+            weighed = weigh(seen, work.memory.confirmed, left)
+            if not weighed.ready:
+                self._asking.order(work, [one.slurm_name for one in left if one.proof is Proof.NAME])
+                return
+            allowed = await aside(seen, partial(confirm, seen, weighed.ready))
+            if len(allowed) < len(weighed.ready):
+                work.outcome.look(2.0)
+            late = await self._delete_until(work, allowed, weighed.until, gone)
+            left = [*late, *weighed.open]
+
+    async def _delete_until(
+        self, work: Work, actions: Sequence[DeletePod], end: float, gone: defaultdict[str, list[str]]
+    ) -> list[DeletePod]:
+        """Delete pods until a moment; return those that are left."""
+
+        def delete(action: DeletePod) -> Awaitable[None]:
+            return self._delete(work, action, gone)
+
+        late = await each(actions, delete, end - _now() - _AHEAD_SECONDS)
+        if late:
+            # So that there is another list when this one counts no more.
+            self._asking.order(work, after=_now())
+            late = await each(late, delete, end - _now())
+        return late
 
     async def _delete(self, work: Work, action: DeletePod, gone: defaultdict[str, list[str]]) -> None:
         key = work.nodeset.key
@@ -249,19 +258,6 @@ class Pods:
             gone[action.cause.value].append(action.name)
 
 
-async def _ask(work: Work, connection: Connection, name: str) -> None:
-    """Ask Slurm for one node by its name; any other answer than yes or no says nothing."""
-    at = _now()
-    try:
-        await connection.rest.node(name)
-    except NoSuchNode:
-        work.memory.asked[name] = Asked(at, exists=False)
-    except SlurmError:
-        return
-    else:
-        work.memory.asked[name] = Asked(at, exists=True)
-
-
 def _identity(work: Work, action: CreatePod) -> slurmd_identity.Worker:
     nodes = work.seen.nodes
     if action.ordinal is None:
@@ -272,6 +268,11 @@ def _identity(work: Work, action: CreatePod) -> slurmd_identity.Worker:
 def _template(work: Work) -> slurmd.WorkerTemplate:
     assert work.template is not None  # noqa: S101 - narrows: without a template nothing is created
     return work.template
+
+
+def _another(now: NodeSet, then: NodeSet) -> bool:
+    """Tell whether something else is asked of a NodeSet by now."""
+    return now.metadata.generation != then.metadata.generation or now.deleting != then.deleting
 
 
 def _is_cordon(action: PatchPod) -> bool:

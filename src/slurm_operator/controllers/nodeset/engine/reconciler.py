@@ -21,14 +21,18 @@ from slurm_operator.api import wellknown
 from slurm_operator.controllers.conditions import condition_changed
 from slurm_operator.controllers.nodeset.engine.act import Actor
 from slurm_operator.controllers.nodeset.engine.adoption import Adoption
+from slurm_operator.controllers.nodeset.engine.asking import Asking
 from slurm_operator.controllers.nodeset.engine.caches import Caches, concerns_all
 from slurm_operator.controllers.nodeset.engine.children import Children
 from slurm_operator.controllers.nodeset.engine.claims import Claims
+from slurm_operator.controllers.nodeset.engine.errands import Errands
+from slurm_operator.controllers.nodeset.engine.former import Former
 from slurm_operator.controllers.nodeset.engine.history import Revisions
 from slurm_operator.controllers.nodeset.engine.memory import Memories
 from slurm_operator.controllers.nodeset.engine.observe import Ground, Observer
 from slurm_operator.controllers.nodeset.engine.outcome import Outcome
 from slurm_operator.controllers.nodeset.engine.pods import Pods
+from slurm_operator.controllers.nodeset.engine.records import Records
 from slurm_operator.controllers.nodeset.engine.report import Reporter
 from slurm_operator.controllers.nodeset.engine.slurm import Slurm
 from slurm_operator.controllers.nodeset.engine.template import Templates
@@ -56,6 +60,7 @@ NAME: Final = "nodeset-controller"
 _DEADLINE: Final = 300.0
 # What stands in the way of a pod (a quota, a webhook) often goes without an event.
 _LONGEST_BACKOFF: Final = 60.0
+_LEAST_AFTER_ERROR: Final = 1.0
 # A pass may keep a processor busy for about a quarter of the time; thousands of workers also mean thousands
 # of events, so with their number the distance grows to a tenth of a second at least.
 _DISTANCE: Final = 3.0
@@ -80,12 +85,15 @@ class NodeSetController:
         self._observer = Observer(wiring, caches)
         self._templates = Templates(wiring, caches, NAME)
         self._children = Children(wiring, caches, NAME)
+        self._former = Former(wiring.client, caches)
         self._adoption = Adoption(wiring.client, caches)
         self._revisions = Revisions(wiring.client, caches, self._adoption)
         self._reporter = Reporter(wiring.client, wiring.events)
-        claims, slurm = Claims(wiring.client), Slurm(again)
-        pods = Pods(wiring.client, wiring.events, caches.expectations, claims)
-        self._actor = Actor(wiring.client, pods, claims, slurm)
+        self._errands = errands = Errands(again)
+        claims, asking = Claims(wiring.client), Asking(errands)
+        pods = Pods(wiring.client, wiring.events, caches.expectations, claims, asking)
+        slurm, records = Slurm(errands), Records(errands, asking)
+        self._actor = Actor(wiring.client, pods, claims, slurm, records, self._reporter.answered)
         reachable = condition_changed(wellknown.CONDITION_SLURM_API_READY)
         self.controller = (
             runtime.Controller(
@@ -98,6 +106,7 @@ class NodeSetController:
             )
             .watch(caches.nodesets, predicate=ignore_status)
             .watch(caches.pods, caches.of_pod)
+            .watch(caches.pods, self._observer.neighbourhood.heirs)
             .watch(caches.claims, caches.of_claim)
             .watch(caches.revisions, caches.of_child)
             .watch(caches.config_maps, caches.of_child)
@@ -114,7 +123,7 @@ class NodeSetController:
         for name, run in (
             ("NodeSet observer", self._observer.run),
             ("Services of workers", caches.services.run),
-            ("Slurm writes of NodeSets", slurm.run),
+            ("errands of NodeSets", errands.run),
         ):
             wiring.manager.add_runnable(run, name=name, leader_only=True)
 
@@ -132,6 +141,10 @@ class NodeSetController:
             self._forget(key)
             return None
         memory = self._memories.of(key, live.metadata.uid)
+        if memory.new:
+            # One of the same name may have gone without a pass that saw it.
+            self._errands.drop(key)
+            memory.new = False
         await _keep_distance(memory)
         live = self._caches.nodesets.store.get(key)
         if live is None or live.metadata.uid != memory.uid:
@@ -146,6 +159,9 @@ class NodeSetController:
         finally:
             memory.ended = _now()
         if outcome.errors:
+            if outcome.looks:
+                # Beside the pause after an error: one part that fails must not hold up the others.
+                self.controller.queue.add_after(key, max(_LEAST_AFTER_ERROR, min(outcome.looks)))
             raise outcome.errors[0] if len(outcome.errors) == 1 else ExceptionGroup(str(key), outcome.errors)
         return Requeue(min(outcome.looks)) if outcome.looks else None
 
@@ -155,7 +171,8 @@ class NodeSetController:
         if not nodeset.deleting:
             template = await self._templates.build(nodeset, master.controller, memory, outcome)
             await self._children.settle(nodeset, outcome)
-            await self._adoption.settle(nodeset, outcome)
+            await self._former.leave(nodeset, outcome)
+            await self._adoption.settle(nodeset, memory, outcome)
         revision = await self._revisions.settle(nodeset, memory, outcome)
         fit = self._templates.fit(nodeset, memory, outcome)
         # While none can be made, the last one counts: that a Secret cannot be read makes no worker newer.
@@ -204,6 +221,7 @@ class NodeSetController:
         self._templates.release(key)
         self._children.release(key)
         self._reporter.forget(key)
+        self._errands.drop(key)
         self._memories.forget(key)
         self._caches.expectations.forget(key)
 

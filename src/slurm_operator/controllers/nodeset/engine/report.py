@@ -17,6 +17,7 @@ from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.api.shared import ConditionStatus, find_condition
 from slurm_operator.controllers.conditions import StatusWriter
 from slurm_operator.controllers.nodeset import status
+from slurm_operator.controllers.nodeset.engine.answers import newer
 from slurm_operator.controllers.nodeset.engine.template import CONTROLLER_REF
 from slurm_operator.controllers.nodeset.engine.work import aside
 from slurm_operator.controllers.workload.pods import complaint
@@ -46,14 +47,27 @@ class Reporter:
     def __init__(self, client: Client, events: EventRecorder) -> None:
         self._events = events
         self._status = StatusWriter(client, FIELD_MANAGER)
+        self._answers: dict[Key, NodeSet] = {}
 
     def newest(self, live: NodeSet) -> NodeSet:
         """Return a NodeSet as it was last seen: in the cache, or in the answer to our own last write."""
-        return self._status.newest(live)
+        known = self._status.newest(live)
+        answer = self._answers.get(live.key)
+        if answer is None:
+            return known
+        if answer.metadata.uid == live.metadata.uid and newer(answer, live):
+            return answer if newer(answer, known) else known
+        del self._answers[live.key]
+        return known
+
+    def answered(self, answer: NodeSet) -> None:
+        """Take a NodeSet as the API server answered a change of it, its status aside."""
+        self._answers[answer.key] = answer
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a NodeSet that is gone."""
         self._status.forget(NodeSet, key)
+        self._answers.pop(key, None)
 
     async def say(self, work: Work) -> None:
         """Write the status that belongs to what was seen, decided and done, and tell what is new."""

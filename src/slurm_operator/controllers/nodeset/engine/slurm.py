@@ -1,215 +1,138 @@
-"""Write to Slurm: drains, what nodes say about their pods, records, reservations.
+"""Write to the nodes of Slurm: drains and their ends, and what nodes say about their pods.
 
-A drain or its end is noted with its moment, also when it failed: a view that was asked for before says
-nothing about that node any more. Comments, topology and features differ from node to node and can take a
-request each, so they are told in the background, and a pass over the NodeSet does not wait for them.
+All of it are errands, for which no pass waits. While the state of a node is being changed, no view says
+anything about that node. When the errand ends, its moment is noted, also when it failed: a view that was
+asked for before does not count. Comments, topology and features differ from node to node and can take a
+request each; nobody decides by them, so nobody waits for them either.
+
+Whatever was not done is not wished for again at once, since the end of an errand calls the next pass.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import math
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import DeleteRecord, ResumeNodes, UndrainNodes
+from slurm_operator.controllers.nodeset.actions import DrainNodes, ResumeNodes, UndrainNodes, WriteNodes
+from slurm_operator.controllers.nodeset.engine.errands import Kind
 from slurm_operator.controllers.nodeset.engine.outcome import Trouble
-from slurm_operator.controllers.nodeset.engine.work import aside
-from slurm_operator.controllers.nodeset.observation import Asked
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.slurm.errors import NotFound, SlurmError
 from slurm_operator.slurm.wishes import Done, Drain, Failed, Held, Hold, State, Undrain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from slurm_operator.controllers.nodeset.actions import (
-        DeleteReservation,
-        DrainNodes,
-        WriteNodes,
-        WriteReservation,
-    )
+    from slurm_operator.controllers.nodeset.engine.errands import Errands
     from slurm_operator.controllers.nodeset.engine.memory import Memory
     from slurm_operator.controllers.nodeset.engine.work import Work
     from slurm_operator.kube.meta import Key
-    from slurm_operator.kube.sources import Channel
     from slurm_operator.slurm.clients import Connection
     from slurm_operator.slurm.wishes import Outcome as Answer
     from slurm_operator.slurm.wishes import Wish
 
 log = structlog.get_logger(__name__)
 
-# A refused drain is tried again after this; whatever heals Slurm is an event and comes sooner.
-_RETRY_SECONDS: Final = 5.0
-_LONGEST_RETRY: Final = 300.0
-_SOON: Final = 0.1
-_VIEW_SECONDS: Final = 15.0
 # Nobody is at fault: the node is not there now, or somebody wished for something newer.
 _ORDINARY: Final = frozenset({Hold.ABSENT, Hold.UNKNOWN, Hold.SUPERSEDED, Hold.FOREIGN_REASON})
 
 
 class Slurm:
-    """Writes to the clusters of NodeSets; `again` takes the NodeSets whose background work failed."""
+    """Writes to the nodes of the clusters of NodeSets."""
 
-    def __init__(self, again: Channel[Key]) -> None:
-        self._again = again
-        self._tasks: dict[Key, asyncio.Task[None]] = {}
-        # What came while a task was under way: it must be looked at again when that is done.
-        self._waiting: set[Key] = set()
+    def __init__(self, errands: Errands) -> None:
+        self._errands = errands
 
-    async def run(self) -> None:
-        """Hold what runs in the background until cancelled, then end it."""
-        try:
-            await asyncio.get_running_loop().create_future()
-        finally:
-            for task in self._tasks.values():
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks.values())
+    def recall(self, work: Work) -> None:
+        """Let people hear what Slurm did not take, as far as it is still wanted."""
+        memory = work.memory
+        states: set[tuple[str, Wish]] = set()
+        fields: set[tuple[str, Wish]] = set()
+        for action in work.plan.actions:
+            if isinstance(action, DrainNodes | UndrainNodes | ResumeNodes):
+                states.update((name, _state_wish(action)) for name in action.names)
+            elif isinstance(action, WriteNodes):
+                fields.update(action.wishes.items())
+        # Of a node that no list shows since the attempt, nobody can say yet whether it is still wanted.
+        taken = None if work.seen.view is None else work.seen.view.taken
+        memory.states.keep(
+            [
+                item
+                for item in memory.states.items
+                if item in states or taken is None or taken <= memory.written.get(item[0], -math.inf)
+            ]
+        )
+        memory.fields.keep(fields)
+        memory.states.tell(work.outcome)
+        memory.fields.tell(work.outcome)
 
     # -------------------------------------------------------------------------------------------------- state
-    async def change_states(
-        self, work: Work, actions: Iterable[DrainNodes | UndrainNodes | ResumeNodes]
-    ) -> None:
+    def change_states(self, work: Work, actions: Iterable[DrainNodes | UndrainNodes | ResumeNodes]) -> None:
         """Drain nodes, take drains of ours back, let nodes of new pods work again."""
+        connection, memory = work.connection, work.memory
+        if connection is None:
+            return
         wishes: dict[str, Wish] = {}
         for action in actions:
             wishes |= dict.fromkeys(action.names, _state_wish(action))
-        if work.connection is None:
-            return
-        answers: Mapping[str, Answer] = {}
-        try:
-            answers = await work.connection.writer.write(wishes)
-        finally:
-            # Without an answer, because the pass was cut off, it may have happened all the same.
-            now = asyncio.get_running_loop().time()
-            for name in wishes:
-                if isinstance(answers.get(name, Done()), Done | Failed):
-                    work.memory.written[name] = now
-        if trouble := _trouble(answers, "drained, undrained or resumed"):
-            work.outcome.trouble(trouble.reason, trouble.message)
-            work.outcome.look(_RETRY_SECONDS)
+        now = _now()
+        waiting = memory.states.wait(wishes.items(), now, work.outcome)
+        due = {
+            name: wish
+            for name, wish in wishes.items()
+            if (name, wish) not in waiting and name not in memory.changing
+        }
+        if due:
+            # Before the errand begins: from here on nothing that is known about these nodes counts.
+            memory.changing |= dict.fromkeys(due, now)
+            self._errands.start(work.nodeset.key, Kind.STATE, _change(connection, due, memory))
 
     # ------------------------------------------------------------------------------------------------- fields
     def tell(self, work: Work, actions: Sequence[WriteNodes]) -> None:
-        """Give nodes their comment, topology and features, in the background."""
-        key, memory, now = work.nodeset.key, work.memory, asyncio.get_running_loop().time()
-        wishes = [action.wishes for action in actions]
-        if memory.resisted:
-            memory.resisted &= {item for some in wishes for item in some.items()}
-        if not memory.resisted:
-            memory.refused, memory.refusals, memory.retry_at = None, 0, 0.0
-        elif memory.refused is not None:
-            work.outcome.trouble(memory.refused.reason, memory.refused.message)
-        if work.connection is None:
+        """Give nodes their comment, topology and features."""
+        key, connection, memory = work.nodeset.key, work.connection, work.memory
+        if connection is None or self._errands.busy(key, Kind.FIELDS):
             return
-        if key in self._tasks:
-            self._waiting.add(key)
-            return
-        if now < memory.retry_at:
-            # Only what was refused waits: one machine with a bad annotation must not keep the others.
-            work.outcome.look(memory.retry_at - now)
-            new = (dict(item for item in some.items() if item not in memory.resisted) for some in wishes)
-            wishes = [some for some in new if some]
-        if not wishes:
-            return
-        task = asyncio.create_task(
-            self._tell(key, work.connection, wishes, memory), name=f"tell Slurm about {key}"
-        )
-        self._tasks[key] = task
-        task.add_done_callback(lambda _: self._told(key))
+        wished = [item for action in actions for item in action.wishes.items()]
+        waiting = memory.fields.wait(wished, _now(), work.outcome)
+        some = [dict(action.wishes.items() - waiting) for action in actions]
+        wishes = [one for one in some if one]
+        if wishes:
+            self._errands.start(key, Kind.FIELDS, _tell(key, connection, wishes, memory))
 
-    async def _tell(
-        self, key: Key, connection: Connection, wishes: list[Mapping[str, Wish]], memory: Memory
-    ) -> None:
-        replies = await asyncio.gather(*(connection.writer.write(some) for some in wishes))
-        found = next((bad for answers in replies if (bad := _trouble(answers, "told what it is"))), None)
-        memory.resisted -= {item for some in wishes for item in some.items()}
-        if found is None:
-            return
-        memory.refused = found
-        memory.refusals += 1
-        memory.resisted |= {
-            (name, some[name])
-            for some, answers in zip(wishes, replies, strict=True)
-            for name, answer in answers.items()
-            if _refused(answer)
-        }
-        pause = min(_LONGEST_RETRY, _RETRY_SECONDS * 2 ** min(memory.refusals - 1, 10))
-        memory.retry_at = asyncio.get_running_loop().time() + pause
+
+async def _change(connection: Connection, wishes: Mapping[str, Wish], memory: Memory) -> bool:
+    answers: Mapping[str, Answer] = {}
+    try:
+        answers = await connection.writer.write(wishes)
+    finally:
+        now = _now()
+        for name in wishes:
+            memory.changing.pop(name, None)
+            # Without an answer, because it was cut off, it may have happened all the same.
+            if isinstance(answers.get(name, Done()), Done | Failed):
+                memory.written[name] = now
+    undone = [item for item in wishes.items() if not isinstance(answers[item[0]], Done)]
+    memory.states.tried(wishes.items(), undone, _trouble(answers, "drained, undrained or resumed"), now)
+    return True
+
+
+async def _tell(
+    key: Key, connection: Connection, wishes: Sequence[Mapping[str, Wish]], memory: Memory
+) -> bool:
+    replies = await asyncio.gather(*(connection.writer.write(some) for some in wishes))
+    found = next((bad for answers in replies if (bad := _trouble(answers, "told what it is"))), None)
+    undone = [
+        (name, some[name])
+        for some, answers in zip(wishes, replies, strict=True)
+        for name, answer in answers.items()
+        if _refused(answer)
+    ]
+    memory.fields.tried([item for some in wishes for item in some.items()], undone, found, _now())
+    if found is not None:
         log.warning("Slurm could not be told about nodes", nodeset=str(key), why=found.message)
-        self._waiting.add(key)
-
-    def _told(self, key: Key) -> None:
-        self._tasks.pop(key, None)
-        if key in self._waiting:
-            self._waiting.discard(key)
-            self._again.send(key)
-
-    # ---------------------------------------------------------------------------------- records, reservations
-    async def delete_records(self, work: Work, actions: Sequence[DeleteRecord]) -> None:
-        """Let Slurm forget nodes, if a list that was asked for after the plan still has them as dead."""
-        connection = work.connection
-        if connection is None:
-            return
-        deleted = []
-        try:
-            deadline = asyncio.get_running_loop().time() + _VIEW_SECONDS
-            await connection.watch.refreshed(work.seen.now, deadline)
-            seen = await work.look()
-            decided = await aside(seen, lambda: plan(seen))
-            again = {one.name for one in decided.actions if isinstance(one, DeleteRecord)}
-            for name in sorted(action.name for action in actions if action.name in again):
-                with contextlib.suppress(NotFound):
-                    await connection.rest.delete_node(name)
-                deleted.append(name)
-        except SlurmError as error:
-            work.outcome.trouble("SlurmRefused", f"the record of a Slurm node could not be deleted: {error}")
-            work.outcome.look(_LONGEST_RETRY)
-        finally:
-            if deleted:
-                connection.watch.expect_gone(deleted)
-
-    async def write_reservation(self, work: Work, action: WriteReservation) -> None:
-        """Make the reservation of the maintenance window, or change it."""
-        if work.connection is None:
-            return
-        rest = work.connection.rest
-        write = rest.update_reservation if action.exists else rest.create_reservation
-        at = asyncio.get_running_loop().time()
-        try:
-            await write(action.spec)
-        except SlurmError as error:
-            self._reservation_failed(work, action.spec.name, "written", error)
-        else:
-            work.memory.asked[names.reservation_key(action.spec.name)] = Asked(at, exists=True)
-            work.connection.watch.wake(reservations=True)
-
-    async def delete_reservation(self, work: Work, action: DeleteReservation) -> None:
-        """Remove the reservation; that it is gone already is as good."""
-        if work.connection is None:
-            return
-        at = asyncio.get_running_loop().time()
-        try:
-            with contextlib.suppress(NotFound):
-                await work.connection.rest.delete_reservation(action.name)
-        except SlurmError as error:
-            self._reservation_failed(work, action.name, "deleted", error)
-            return
-        # Slurm's own word about this one; a list that lacks it is not as good.
-        work.memory.asked[names.reservation_key(action.name)] = Asked(at, exists=False)
-        work.connection.watch.wake(reservations=True)
-        work.outcome.look(_SOON)
-
-    @staticmethod
-    def _reservation_failed(work: Work, name: str, verb: str, error: SlurmError) -> None:
-        work.outcome.trouble(
-            "ReservationFailed",
-            f"spec.updateStrategy.scheduledUpdate: reservation {name!r} could not be {verb}: {error}",
-        )
-        work.outcome.look(30.0)
+    return found is not None
 
 
 def _state_wish(action: DrainNodes | UndrainNodes | ResumeNodes) -> Wish:
@@ -237,3 +160,7 @@ def _trouble(answers: Mapping[str, Answer], what: str) -> Trouble | None:
 def _refused(answer: Answer) -> bool:
     """Tell whether it must be tried again later, and people should hear of it."""
     return isinstance(answer, Failed) or (isinstance(answer, Held) and answer.reason not in _ORDINARY)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

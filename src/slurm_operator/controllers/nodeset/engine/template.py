@@ -86,7 +86,7 @@ class Templates:
         ground = _ground(nodeset, controller, found)
         if memory.template is not None and memory.template[0] == ground:
             return memory.template[1]
-        memory.template = None
+        # One that cannot be made leaves the last one in the memory: its hashes still tell who is old.
         try:
             built = slurmd.worker_template(nodeset, controller, found, cluster_domain=self._domain)
         except Unbuildable as error:

@@ -63,27 +63,24 @@ async def aside(seen: Observation, decide: Callable[[], T]) -> T:
 
 async def each(
     items: Iterable[T], function: Callable[[T], Awaitable[object]], seconds: float = math.inf
-) -> bool:
+) -> list[T]:
     """Do something with each item, many at a time, and begin nothing new after so many seconds.
 
-    Return whether all were done. An error that is not caught there ends all.
+    Return what is left. An error that is not caught there ends all.
     """
     everything = [*items]
     waiting = iter(everything)
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
-    done = 0
 
     async def work() -> None:
-        nonlocal done
         while loop.time() < end and (item := next(waiting, _NOTHING)) is not _NOTHING:
             await function(cast("T", item))
-            done += 1
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(AT_ONCE, len(everything))):
             group.create_task(work())
-    return done == len(everything)
+    return [*waiting]
 
 
 async def slowly(items: Iterable[T], function: Callable[[T], Awaitable[bool]]) -> int:

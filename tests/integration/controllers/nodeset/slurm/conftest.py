@@ -1,12 +1,14 @@
 """A whole control plane with fake nodes, and beside it a real Slurm whose slurmd are the worker pods.
 
-All tests here share one event loop, one control plane, one Slurm and one operator process; each has NodeSets
-of its own. The operator is the real program, so that it can be killed.
+All tests here share one event loop and one control plane, and for each release of Slurm one Slurm and one
+operator process; each has NodeSets of its own. The operator is the real program, so that it can be killed,
+and has the rights that the chart gives it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,13 +17,14 @@ import pytest_asyncio
 from kubebox.slurm import SlurmBox, SlurmSpec
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
+from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.controllers.nodeset.slurm.measuring import MEASURED
 from tests.integration.controllers.nodeset.slurm.site import opened
-from tests.integration.controllers.nodeset.slurm.stories import STORIES, Teller
+from tests.integration.controllers.nodeset.slurm.stories import RELEASES, STORIES, Teller
 from tests.integration.programs.running import install_crds
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from kubebox import Box
     from tests.integration.controllers.nodeset.slurm.ledger import Ledger
@@ -43,9 +46,11 @@ def measured() -> Measured:
 
 @pytest.fixture(scope="session")
 def cluster_box(kube_cluster: Box) -> Box:
-    """Hand out the shared control plane with our CRDs in it."""
+    """Hand out the shared control plane with our CRDs and the operator's account in it."""
     install_crds(kube_cluster)
     kube_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    # It takes seconds, and only the first time: here nobody waits for the event loop.
+    operator_kubeconfig(kube_cluster)
     return kube_cluster
 
 
@@ -57,14 +62,34 @@ async def cluster_client(cluster_box: Box) -> AsyncIterator[Client]:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def site(
+async def sites(
     cluster_box: Box, cluster_client: Client, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Callable[[str], Awaitable[Site]]]:
+    """Hand out what opens a namespace with a Slurm of some release and an operator, once for each release."""
+    made: dict[str, Site] = {}
+    async with AsyncExitStack() as stack:
+
+        async def opens(release: str) -> Site:
+            if release not in made:
+                spec = SlurmSpec(nodes=0, release=release)
+                slurm = stack.enter_context(await asyncio.to_thread(SlurmBox.up, spec))
+                logs = tmp_path_factory.mktemp("site")
+                made[release] = await stack.enter_async_context(
+                    opened(cluster_box, cluster_client, slurm, logs)
+                )
+            return made[release]
+
+        yield opens
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def site(
+    request: pytest.FixtureRequest, sites: Callable[[str], Awaitable[Site]]
 ) -> AsyncIterator[Site]:
-    """Hand out a namespace with a Slurm and an operator, shared by the tests that leave them as they were."""
-    slurm = await asyncio.to_thread(SlurmBox.up, SlurmSpec(nodes=0))
-    with slurm:
-        async with opened(cluster_box, cluster_client, slurm, tmp_path_factory.mktemp("site")) as made:
-            yield made
+    """Hand out the site of a release, the newest unless told otherwise; tests leave it as it was."""
+    made = await sites(getattr(request, "param", RELEASES[0]))
+    yield made
+    await made.give_back()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from tests.integration.programs.running import eventually
+from tests.jobkilled import JobKilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -81,11 +82,13 @@ class Ledger:
         """Check that each job has begun once, and has ended by itself or waits at its gate."""
         for job, node in self.jobs.items():
             account = self._account(job)
-            assert [line for line in account if line.startswith("began")] == ["began 0"], (job, node, account)
+            if [line for line in account if line.startswith("began")] != ["began 0"]:
+                raise JobKilled(f"job {job} on {node} did not begin once: {account}")
             if job in self._gates:
                 waits = select.poll()
                 waits.register(self._gates[job], 0)
-                assert waits.poll(0) == [], f"job {job} on {node} was killed: {account}"
+                if waits.poll(0):
+                    raise JobKilled(f"job {job} on {node} was killed: {account}")
 
     async def settle(self) -> None:
         """Let every job end, and check that slurmctld, too, has each as completed at the first attempt."""
@@ -122,8 +125,8 @@ class Ledger:
         shown = {int(record["JobId"]): record for record in records}
         for job, node in self.jobs.items():
             state, restarts = shown[job]["JobState"], shown[job]["Restarts"]
-            assert state in ("RUNNING", "COMPLETING", "COMPLETED"), f"job {job} on {node} is {state}"
-            assert restarts == "0", f"job {job} on {node} was restarted"
+            if state not in ("RUNNING", "COMPLETING", "COMPLETED") or restarts != "0":
+                raise JobKilled(f"job {job} on {node} is {state} after {restarts} restarts")
         return all(
             (shown[job]["JobState"], shown[job]["ExitCode"]) == ("COMPLETED", "0:0") for job in self.jobs
         )

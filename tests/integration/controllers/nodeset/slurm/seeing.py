@@ -14,11 +14,13 @@ from slurm_operator.kube.errors import NotFound
 from tests.integration.controllers.nodeset.slurm.ledger import Ledger
 from tests.integration.controllers.nodeset.slurm.slurmdpods import Sighting, SlurmdPods
 from tests.integration.programs.running import eventually
+from tests.jobkilled import JobKilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kubebox.slurm import SlurmBox
+    from slurm_operator.api.shared import Condition
     from slurm_operator.kube.client import Client
     from slurm_operator.kube.models import Pod
     from tests.integration.controllers.nodeset.slurm.measuring import Measured
@@ -47,6 +49,11 @@ class Sights:
             return await self.client.get(NodeSet, name, self.namespace)
         except NotFound:
             return None
+
+    async def condition(self, name: str, kind: str) -> Condition | None:
+        """Return a condition of a NodeSet that exists."""
+        live = await self.client.get(NodeSet, name, self.namespace)
+        return find_condition(live.status.conditions, kind)
 
     def pods(self, name: str) -> dict[str, Pod]:
         """Return the pods of a NodeSet that are there and stay, by name."""
@@ -83,7 +90,8 @@ class Sights:
         seen = [one for one in self.workers.sightings if one.name == pod and one.leaving]
         assert ended is not None, f"job {job} has ended"
         assert seen, f"{pod} goes"
-        assert seen[0].at >= ended, f"{pod} was deleted while its job ran"
+        if seen[0].at < ended:
+            raise JobKilled(f"{pod} was deleted while its job ran")
         measured.add(f"{when}: job end to deletion of the pod", seen[0].at - ended)
         gone = [one.at for one in seen if one.gone]
         assert gone, f"{pod} is gone"

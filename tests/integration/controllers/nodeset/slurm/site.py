@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import itertools
 import signal
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from kubebox.nodes import fake_node
-from slurm_operator.api import Controller, NodeSet, RestApi
+from slurm_operator.api import Controller, NodeSet, RestApi, wellknown
 from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.models import Node, Pod, Secret
+from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.controllers.nodeset.slurm.seeing import SECONDS, Sights
 from tests.integration.programs.running import LOOPBACK_FLAGS, MANAGER, Process, eventually
 
@@ -37,6 +40,7 @@ class Site(Sights):
         self.kube = kube
         self._logs = logs
         self._url = url or slurm.url
+        self._lent: dict[str, list[str]] = {}
         self._processes = itertools.count()
         self._operator: Process | None = None
 
@@ -49,10 +53,11 @@ class Site(Sights):
         return self._operator
 
     def start_operator(self) -> None:
-        """Start an operator for this namespace."""
+        """Start an operator for this namespace, with the rights that the chart gives it."""
         log = self._logs / f"operator-{next(self._processes)}.log"
         flags = (f"--namespaces={self.namespace}", f"--slurm-api-override={self._url}")
-        self._operator = Process(self.kube, log, [*MANAGER, *LOOPBACK_FLAGS, *flags])
+        account = operator_kubeconfig(self.kube)
+        self._operator = Process(None, log, [*MANAGER, *LOOPBACK_FLAGS, *flags], KUBECONFIG=str(account))
 
     async def kill_operator(self) -> None:
         """End the operator as a failing machine would."""
@@ -97,13 +102,32 @@ class Site(Sights):
         await self.client.create(RestApi, {"metadata": self.meta("slurm"), "spec": spec})
 
     async def nodes(self, pool: str, names: Iterable[str]) -> None:
-        """Add Kubernetes nodes to a pool."""
+        """Add Kubernetes nodes to a pool, until they are given back."""
         made = [*names]
+        self._lent.setdefault(pool, []).extend(made)
         for name in made:
             body = fake_node(name)
             body["metadata"]["labels"][POOL] = pool
             await self.client.create(Node, body)
         await eventually(lambda: self._usable(made), f"nodes {', '.join(made)} take pods", SECONDS)
+
+    def keep(self) -> None:
+        """Keep the nodes that were added so far to the end."""
+        self._lent = {}
+
+    async def give_back(self) -> None:
+        """Remove the nodes that a test has added, and the NodeSets that were made for them."""
+        lent, self._lent = self._lent, {}
+        for live in (await self.client.list_all(NodeSet, self.namespace)).items if lent else ():
+            if live.spec.template.spec.get("nodeSelector", {}).get(POOL) in lent:
+                body = {"metadata": {"annotations": {wellknown.ANNOTATION_SKIP_DRAIN: wellknown.TRUE}}}
+                await self.client.patch(
+                    NodeSet, live.metadata.name, self.namespace, body, type=PatchType.MERGE
+                )
+                await self.client.delete(NodeSet, live.metadata.name, self.namespace)
+        for name in itertools.chain.from_iterable(lent.values()):
+            with contextlib.suppress(NotFound):
+                await self.client.delete(Node, name)
 
     async def _usable(self, names: list[str]) -> bool:
         found = [await self.client.get(Node, name) for name in names]
@@ -163,6 +187,7 @@ async def opened(
         await site.connect()
         site.start_operator()
         await site.nodes(namespace, [f"{namespace}-m{number}" for number in range(machines)])
+        site.keep()
         yield site
         assert site.workers.failures == [], "the harness itself works"
 

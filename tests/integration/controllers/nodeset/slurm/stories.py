@@ -35,6 +35,10 @@ if TYPE_CHECKING:
 PATIENCE: Final = 420.0
 # What every test here is marked with: one event loop for all, and more time than where nothing is started.
 REAL: Final = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(2 * PATIENCE)]
+# The newest first. What every release must do is tried with all, the rest with the newest.
+RELEASES: Final = ("26.05", "24.11")
+EVERY_RELEASE: Final = pytest.mark.parametrize("site", RELEASES, indirect=True)
+FORMER: Final = pytest.mark.parametrize("site", RELEASES[1:], indirect=True)
 _READS: Final = "nodes|node|jobs|reservations|ping|diag"
 
 

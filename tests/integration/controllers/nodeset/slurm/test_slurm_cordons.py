@@ -9,7 +9,7 @@ from slurm_operator.api import wellknown
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.models import Node
 from tests.integration.controllers.nodeset.slurm.site import POOL
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, REAL
 
 if TYPE_CHECKING:
     from tests.integration.controllers.nodeset.slurm.ledger import Ledger
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = REAL
 
 
+@EVERY_RELEASE
 async def test_kubectl_cordon(site: Site, ledger: Ledger) -> None:
     """The workers of a cordoned node drain for the reason it gives and stay; an uncordon takes that back."""
     machine = f"{site.namespace}-rack"

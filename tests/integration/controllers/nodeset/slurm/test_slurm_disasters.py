@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import RestApi
 from tests.integration.controllers.nodeset.slurm.crowd import LEFT, WORKERS, busy, scaled_in
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, REAL
 
 if TYPE_CHECKING:
     from tests.integration.controllers.nodeset.slurm.ledger import Ledger
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 pytestmark = REAL
 
 
+@EVERY_RELEASE
 async def test_operator_restarted_while_slurmrestd_is_down(
     site: Site, ledger: Ledger, measured: Measured
 ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from slurm_operator.api import Controller, NodeSet, wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.kube.models import PersistentVolumeClaim
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, REAL
 
 if TYPE_CHECKING:
     from tests.integration.controllers.nodeset.slurm.ledger import Ledger
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 pytestmark = REAL
 
 
+@EVERY_RELEASE
 async def test_scale_out(site: Site) -> None:
     """Workers are made up to the wanted number, and each becomes a node of Slurm that says whose it is."""
     await site.nodeset("out", 1)
@@ -33,13 +34,17 @@ async def test_scale_out(site: Site) -> None:
         live = await site.get("out")
         return live is not None and live.status.slurm_idle == 5
 
-    await site.until(counted, "the status counts five idle nodes")
+    async def told() -> bool:
+        shown = await site.scontrol("show", "nodes")
+        return all(f'"podName":"{name}"' in shown for name in names)
+
+    await site.until(counted, "the status counts five idle nodes", "out")
+    await site.until(told, "each node says whose it is", "out")
     for name in names:
-        shown = await site.scontrol("show", "node", name)
-        assert f'"podName":"{name}"' in shown
-        assert "ActiveFeatures=out" in shown
+        assert "ActiveFeatures=out" in await site.scontrol("show", "node", name)
 
 
+@EVERY_RELEASE
 async def test_scale_in_waits_for_jobs(site: Site, ledger: Ledger, measured: Measured) -> None:
     """Idle workers go at once; a busy one drains and goes when its job has ended, through a crash as well."""
     await site.nodeset("less", 5)
@@ -113,6 +118,8 @@ async def test_scale_in_through_a_crash_of_slurmctld(site: Site, ledger: Ledger)
     await site.idle(names)
     jobs = await ledger.start(names)
     begun = time.time()
+    # They may be saved already; another change makes slurmctld save them once more.
+    await site.scontrol("update", f"JobId={jobs['crash-0']}", "Comment=runs")
     saved = site.slurm._places.saved_state / "job_state"
     await site.until(lambda: saved.exists() and saved.stat().st_mtime > begun, "slurmctld saves the jobs")
     await site.scale("crash", 0)

@@ -6,9 +6,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.api.shared import find_condition
 from slurm_operator.kube.models import Pod
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, FORMER, REAL
 
 if TYPE_CHECKING:
     from tests.integration.controllers.nodeset.slurm.ledger import Ledger
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 pytestmark = REAL
 
 
+@EVERY_RELEASE
 async def test_rolling_update_under_load(site: Site, ledger: Ledger, measured: Measured) -> None:
     """Never more than maxUnavailable workers are out of service, and each is replaced after its job."""
     await site.nodeset("roll", 6, updateStrategy={"rollingUpdate": {"maxUnavailable": 2}})
@@ -56,23 +56,24 @@ async def test_on_delete(site: Site, ledger: Ledger) -> None:
     old = site.uids("manual")
     await site.update("manual", "2")
 
-    async def seen() -> bool:
+    async def updated(workers: int) -> bool:
         live = await site.get("manual")
         return (
             live is not None
             and live.status.observed_generation == live.metadata.generation
-            and live.status.updated_replicas == 0
+            and live.status.updated_replicas == workers
         )
 
-    await site.until(seen, "the new revision is there, and no worker has it")
+    await site.until(lambda: updated(0), "the new revision is there, and no worker has it", "manual")
     await site.client.delete(Pod, "manual-0", site.namespace)
+    await site.until(
+        lambda: site.uids("manual").get("manual-0", old["manual-0"]) != old["manual-0"],
+        "the deleted one comes back",
+        "manual",
+    )
+    await site.until(lambda: updated(1), "one worker has the new revision", "manual")
     await site.settled("manual", 2)
-    new = site.uids("manual")
-    assert new["manual-0"] != old["manual-0"]
-    assert new["manual-1"] == old["manual-1"]
-    live = await site.get("manual")
-    assert live is not None
-    assert live.status.updated_replicas == 1
+    assert site.uids("manual")["manual-1"] == old["manual-1"]
     await ledger.settle()
 
 
@@ -100,9 +101,7 @@ async def test_scheduled_update(site: Site, ledger: Ledger, measured: Measured) 
         one.at >= start.timestamp() for one in site.workers.sightings if one.nodeset == "window" and one.gone
     )
     await site.held("window", "JobsRunning", 1)
-    live = await site.get("window")
-    assert live is not None
-    condition = find_condition(live.status.conditions, wellknown.CONDITION_RESERVATION_CREATED)
+    condition = await site.condition("window", wellknown.CONDITION_RESERVATION_CREATED)
     assert condition is not None
     assert condition.status == "True"
     await ledger.end(jobs["window-0"])
@@ -120,6 +119,31 @@ async def test_scheduled_update(site: Site, ledger: Ledger, measured: Measured) 
     await site.until(ended, "the window is given up with the strategy")
     await site.idle(["window-0", "window-1"])
     await ledger.settle()
+
+
+@FORMER
+async def test_a_slurm_without_windows(site: Site) -> None:
+    """Where Slurm cannot be asked for a window nobody is replaced, and the NodeSet says which release can."""
+    await site.nodeset("never", 1)
+    await site.settled("never", 1)
+    old = site.uids("never")
+    start = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    window = {"startTime": f"{start:%Y-%m-%dT%H:%M:%SZ}", "duration": "1h"}
+    await site.patch("never", {"updateStrategy": {"type": "ScheduledUpdate", "scheduledUpdate": window}})
+    await site.update("never", "2")
+
+    async def said() -> bool:
+        found = await site.condition("never", wellknown.CONDITION_DEGRADED)
+        return found is not None and found.reason == "ReservationFailed" and "25.05" in found.message
+
+    await site.until(said, "it says that this Slurm is too old", "never")
+    assert site.uids("never") == old
+    await site.patch("never", {"updateStrategy": {"type": "RollingUpdate"}})
+    await site.until(
+        lambda: site.uids("never").get("never-0", old["never-0"]) != old["never-0"],
+        "another strategy does what was asked for",
+        "never",
+    )
 
 
 async def _reserved(site: Site, name: str) -> bool:
