@@ -6,13 +6,12 @@ import asyncio
 import json
 import signal
 import socket
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import aiohttp
-import pytest
 import yaml
 
+from tests.integration.charts.account import allow_lease, operator_kubeconfig
+from tests.integration.programs.accounts import kubeconfig_with_token, sees_nodes, service_account
 from tests.integration.programs.running import (
     LOOPBACK_FLAGS,
     MANAGER,
@@ -21,9 +20,10 @@ from tests.integration.programs.running import (
     eventually,
     install_crds,
 )
+from tests.integration.programs.scraping import check_secure_metrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from kubebox import Box
@@ -45,48 +45,10 @@ PLURALS = ("accountings", "clusters", "controllers", "loginsets", "nodesets", "r
 
 
 def manager(box: Box | None, folder: Path, *flags: str, **env: str) -> Process:
-    return Process(box, folder / "manager.log", [*MANAGER, *LOOPBACK_FLAGS, *flags], **env)
-
-
-def kubeconfig_with_token(box: Box, path: Path, token: str) -> Path:
-    """Write a kubeconfig for whoever bears a token."""
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "box", "user": "u"}}],
-                "clusters": [
-                    {
-                        "name": "box",
-                        "cluster": {"server": box.server, "certificate-authority": str(box.ca_file)},
-                    }
-                ],
-                "users": [{"name": "u", "user": {"token": token}}],
-            }
-        )
-    )
-    return path
-
-
-@contextmanager
-def sees_nodes(box: Box, namespace: str, account: str) -> Iterator[None]:
-    """Let a service account see the Kubernetes nodes, which no Role can allow."""
-    name = f"{namespace}-nodes"
-    box.kubectl("create", "clusterrole", name, "--verb=get,list,watch", "--resource=nodes")
-    who = f"--serviceaccount={namespace}:{account}"
-    box.kubectl("create", "clusterrolebinding", name, f"--clusterrole={name}", who)
-    try:
-        yield
-    finally:
-        box.kubectl("delete", "clusterrole,clusterrolebinding", name)
-
-
-def service_account(box: Box, namespace: str, name: str) -> str:
-    """Create a service account and return a token of it."""
-    box.kubectl("create", "serviceaccount", name, "-n", namespace)
-    return box.kubectl("create", "token", name, "-n", namespace).strip()
+    """Start a manager, with the rights of the chart unless it is told who it is."""
+    if box is not None:
+        env = {"KUBECONFIG": str(operator_kubeconfig(box)), **env}
+    return Process(None, folder / "manager.log", [*MANAGER, *LOOPBACK_FLAGS, *flags], **env)
 
 
 # --- readiness
@@ -197,43 +159,12 @@ async def test_metrics_are_scraped(kube_box: Box, tmp_path: Path) -> None:
 async def test_secure_metrics(kube_box: Box, kube_namespace: str, tmp_path: Path) -> None:
     """Over TLS: no token 401, a bad token 401, a token without the right 403, with it 200."""
     install_crds(kube_box)
-    stranger = service_account(kube_box, kube_namespace, "stranger")
-    scraper = service_account(kube_box, kube_namespace, "scraper")
-    kube_box.kubectl("create", "clusterrole", kube_namespace, "--verb=get", "--non-resource-url=/metrics")
-    who = f"--serviceaccount={kube_namespace}:scraper"
-    kube_box.kubectl("create", "clusterrolebinding", kube_namespace, f"--clusterrole={kube_namespace}", who)
-    try:
-        # The lease of a replica that only waits must not keep it from asking who may read.
-        flags = ("--metrics-secure", "--leader-elect", f"--leader-elect-namespace={kube_namespace}")
-        with manager(kube_box, tmp_path, *flags) as process:
-            url = f"https://127.0.0.1:{await process.port('metrics')}/metrics"
-            async with aiohttp.ClientSession() as session:
-
-                async def scrape(authorization: str | None) -> tuple[int, str, Any]:
-                    headers = {"Authorization": authorization} if authorization else {}
-                    async with session.get(url, headers=headers, ssl=False) as response:
-                        return (
-                            response.status,
-                            await response.text(),
-                            response.headers.get("WWW-Authenticate"),
-                        )
-
-                assert (await scrape(None))[::2] == (401, "Bearer")
-                assert (await scrape("Basic dTpw"))[0] == 401
-                assert (await scrape("Bearer nonsense"))[0] == 401
-                status, text, _ = await scrape(f"Bearer {stranger}")
-                assert status == 403
-                assert "/metrics" in text
-                for _ in range(3):
-                    status, text, _ = await scrape(f"Bearer {scraper}")
-                    assert status == 200
-                    assert "# TYPE workqueue_depth gauge" in text
-                with pytest.raises(aiohttp.ClientError):
-                    await session.get(url.replace("https", "http"))
-            assert stranger not in process.text()
-            assert scraper not in process.text()
-    finally:
-        kube_box.kubectl("delete", "clusterrole,clusterrolebinding", kube_namespace)
+    secure = ("--set", "operator.metricsSecure=true")
+    own = await asyncio.to_thread(operator_kubeconfig, kube_box, *secure, namespace=kube_namespace)
+    # The lease of a replica that only waits must not keep it from asking who may read.
+    flags = ("--metrics-secure", "--leader-elect", f"--leader-elect-namespace={kube_namespace}")
+    with manager(None, tmp_path, *flags, KUBECONFIG=str(own)) as process:
+        await check_secure_metrics(kube_box, kube_namespace, process, "# TYPE workqueue_depth gauge")
 
 
 async def test_profile_server(kube_box: Box, tmp_path: Path) -> None:
@@ -284,9 +215,11 @@ async def test_what_does_not_stop_is_cut_off_and_the_lease_expires(
 ) -> None:
     """What ignores its cancellation does not keep the process: it ends with 1 and the lease is not freed."""
     install_crds(kube_box)
+    allow_lease(kube_box, kube_namespace)
+    own = operator_kubeconfig(kube_box)
     program = [str(PROGRAMS / "stubborn.py"), "manager", *LOOPBACK_FLAGS]
     flags = ["--leader-elect", f"--leader-elect-namespace={kube_namespace}"]
-    with Process(kube_box, tmp_path / "stubborn.log", [*program, *flags]) as process:
+    with Process(None, tmp_path / "stubborn.log", [*program, *flags], KUBECONFIG=str(own)) as process:
         await eventually(lambda: process.logged("controllers started"), "it leads")
         assert "[+]lease ok" in (await process.get("health", "/healthz?verbose"))[1]
         process.signal(signal.SIGTERM)
@@ -301,6 +234,7 @@ async def test_what_does_not_stop_is_cut_off_and_the_lease_expires(
 async def test_a_lost_lease_ends_the_process(kube_box: Box, kube_namespace: str, tmp_path: Path) -> None:
     """When another holder appears in the Lease, the process ends with 1 and says why."""
     install_crds(kube_box)
+    allow_lease(kube_box, kube_namespace)
     flags = ("--leader-elect", f"--leader-elect-namespace={kube_namespace}")
     with manager(kube_box, tmp_path, *flags) as process:
         await eventually(lambda: process.logged("leading"), "it leads")
@@ -319,7 +253,8 @@ async def test_the_lease_lives_in_the_namespace_of_the_context(
 ) -> None:
     """Without --leader-elect-namespace the Lease is in the namespace that the kubeconfig names."""
     install_crds(kube_box)
-    config = yaml.safe_load(kube_box.kubeconfig.read_text())
+    allow_lease(kube_box, kube_namespace)
+    config = yaml.safe_load(operator_kubeconfig(kube_box).read_text())
     for context in config["contexts"]:
         context["context"]["namespace"] = kube_namespace
     path = tmp_path / "kubeconfig"

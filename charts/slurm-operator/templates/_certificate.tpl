@@ -52,6 +52,27 @@ The authority's key is thrown away, so that nothing else can ever be signed with
 {{- end -}}
 {{- end -}}
 
+{{/*
+What the API server trusts, in base64; takes a list of the context and the authority of the Secret, in base64. A pod sees
+a new certificate up to two minutes after the API server has a new bundle, and serves the old one until then. So where
+the authority is new, the one before stays in the bundle, until the next upgrade.
+*/}}
+{{- define "slurm-operator.certificate.ownBundle" -}}
+{{- $context := index . 0 -}}
+{{- $new := index . 1 -}}
+{{- $name := include "slurm-operator.webhook.clusterName" $context -}}
+{{- $live := lookup "admissionregistration.k8s.io/v1" "ValidatingWebhookConfiguration" "" $name | default dict -}}
+{{- $before := "" -}}
+{{- if eq "ours" (include "slurm-operator.owner" (list $context $live)) -}}
+{{- range $live.webhooks }}{{ $before = dig "clientConfig" "caBundle" "" . | default $before }}{{ end -}}
+{{- end -}}
+{{- if or (not $before) (contains (trim (b64dec $new)) (b64dec $before)) -}}
+{{- $new -}}
+{{- else -}}
+{{- printf "%s\n%s" (trim (b64dec $new)) (b64dec $before) | b64enc -}}
+{{- end -}}
+{{- end -}}
+
 {{/* The authority of a Secret that somebody else made, in base64. */}}
 {{- define "slurm-operator.certificate.existingBundle" -}}
 {{- $given := .Values.webhook.certificate.caBundle -}}

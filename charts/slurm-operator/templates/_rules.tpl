@@ -22,11 +22,11 @@ rules and lists what is missing and what nobody used.
   - restapis/status
   - tokens/status
   verbs: [patch]
-# Needed to own objects where OwnerReferencesPermissionEnforcement is on, as on OpenShift.
+# Needed to own objects where OwnerReferencesPermissionEnforcement is on, as on OpenShift. A worker that is scaled in owns
+# its claims.
 - apiGroups: [slinky.slurm.net]
   resources:
   - accountings/finalizers
-  - clusters/finalizers
   - controllers/finalizers
   - loginsets/finalizers
   - nodesets/finalizers
@@ -34,24 +34,29 @@ rules and lists what is missing and what nobody used.
   - tokens/finalizers
   verbs: [update]
 - apiGroups: [""]
+  resources: [pods/finalizers]
+  verbs: [update]
+- apiGroups: [""]
   resources: [configmaps, pods, secrets, services]
   verbs: [get, list, watch, create, patch, delete]
-# Never deleted: a claim that nobody wants any more is given owners that take it with them.
+# The operator deletes neither: a claim that nobody wants any more is given owners that take it with them, and a budget has
+# all NodeSets of a cluster for owners. But where OwnerReferencesPermissionEnforcement is on, only those may give an object
+# other owners who may delete it.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods/status]
   verbs: [patch]
 - apiGroups: [apps]
   resources: [controllerrevisions, statefulsets]
   verbs: [get, list, watch, create, patch, delete]
-# These go with their owners, by Kubernetes' own hand.
+# They go with their owners, by Kubernetes' own hand.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch]
-- apiGroups: [policy]
-  resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch]
 - apiGroups: [monitoring.coreos.com]
   resources: [servicemonitors]
@@ -86,6 +91,10 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [""]
   resources: [configmaps, persistentvolumeclaims]
   verbs: [get]
+# Whether two of them have workers of one name.
+- apiGroups: [slinky.slurm.net]
+  resources: [nodesets]
+  verbs: [list]
 {{- if .Values.webhook.podsBinding }}
 - apiGroups: [""]
   resources: [pods]

@@ -48,6 +48,7 @@ annotations:
 
 {{- define "slurm.authSlurm.ref" -}}
 {{- $ref := .Values.slurmKey.secretRef | default dict -}}
+{{- if not $ref.name }}{{ $ref = .Values.slurmKeyRef | default dict }}{{ end -}}
 {{- dict "name" ($ref.name | default (printf "%s-auth-slurm" (include "slurm.fullname" .))) "key" ($ref.key | default "slurm.key") | toJson -}}
 {{- end -}}
 

@@ -91,7 +91,7 @@ right one. Takes a list of the two.
 {{- $known := include "slurm.nodesets" . | fromJson -}}
 {{- $lines := list -}}
 {{- range $name, $partition := .Values.partitions | default dict -}}
-{{- if and $partition (dig "enabled" true $partition) -}}
+{{- if dig "enabled" false ($partition | default dict) -}}
 {{- $members := $partition.nodesets | default list | uniq | sortAlpha -}}
 {{- if not $members -}}
 {{- fail (printf "partitions.%s.nodesets is empty: name NodeSets of `nodesets`, or ALL" $name) -}}

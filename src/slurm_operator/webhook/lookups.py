@@ -1,8 +1,8 @@
 """Looks at the objects that rules ask about: in the cluster, at the moment, for a limited time.
 
 There is no cache. A ConfigMap that was created a moment before the Controller that names it must be seen, and
-these questions are rare: only Controllers have any. So this process watches nothing, holds nothing, and needs
-no right but `get`.
+these questions are rare: only Controllers and NodeSets have any. So this process watches nothing and holds
+nothing.
 
 A lookup that fails or takes too long is an answer, too (`Unreadable`), for the one write that asked. Others
 do not wait for it: each has its own deadline, and the client bounds how many requests are on their way.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import structlog
 
+from slurm_operator.api import NodeSet
 from slurm_operator.kube.errors import DeadlineExceeded, Forbidden, KubeError, NotFound
 from slurm_operator.kube.meta import Object
 from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
@@ -43,11 +44,23 @@ class Lookups:
         """Return what is known of the wanted objects within a time."""
         if self._namespaces and namespace not in self._namespaces:
             return NOTHING
-        config_maps, claims = await asyncio.gather(
+        config_maps, claims, node_sets = await asyncio.gather(
             self._all(ConfigMap, wanted.config_maps, namespace, seconds),
             self._all(PersistentVolumeClaim, wanted.claims, namespace, seconds),
+            self._node_sets(namespace, seconds, wanted=wanted.node_sets),
         )
-        return World(config_maps, claims)
+        return World(config_maps, claims, node_sets)
+
+    async def _node_sets(
+        self, namespace: str, seconds: float, *, wanted: bool
+    ) -> tuple[NodeSet, ...] | Unreadable:
+        if not wanted:
+            return ()
+        try:
+            page = await self._client.list(NodeSet, namespace, timeout=seconds)
+        except KubeError as error:
+            return _failed(NodeSet, namespace, "", error)
+        return tuple(page.items)
 
     async def _all(
         self, kind: type[T], names: Collection[str], namespace: str, seconds: float
@@ -61,11 +74,13 @@ class Lookups:
         except NotFound:
             return None
         except KubeError as error:
-            LOOKUP_FAILURES.labels(kind.RESOURCE.kind).inc()
-            _log.warning(
-                "lookup failed", kind=kind.RESOURCE.kind, namespace=namespace, name=name, error=error
-            )
-            return Unreadable(reason(error))
+            return _failed(kind, namespace, name, error)
+
+
+def _failed(kind: type[Object], namespace: str, name: str, error: KubeError) -> Unreadable:
+    LOOKUP_FAILURES.labels(kind.RESOURCE.kind).inc()
+    _log.warning("lookup failed", kind=kind.RESOURCE.kind, namespace=namespace, name=name, error=error)
+    return Unreadable(reason(error))
 
 
 def reason(error: KubeError) -> str:
@@ -74,6 +89,6 @@ def reason(error: KubeError) -> str:
         case DeadlineExceeded():
             return "the API server did not answer in time; try again"
         case Forbidden():
-            return "the webhook may not read it; give its role the right to get this kind"
+            return "the webhook may not read it; give its role the right to get or list this kind"
         case _:
             return "the API server could not be asked; try again, and see the webhook's log"

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm_operator.api import NodeSet
     from slurm_operator.kube.meta import Object
     from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
 
@@ -28,10 +29,11 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The names, in the namespace of the judged object, that its rules ask about."""
+    """The names, in the namespace of the judged object, that its rules ask about; of NodeSets, all."""
 
     config_maps: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
+    node_sets: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,7 @@ class World:
 
     config_maps: Mapping[str, ConfigMap | Unreadable | None] = field(default_factory=dict)
     claims: Mapping[str, PersistentVolumeClaim | Unreadable | None] = field(default_factory=dict)
+    node_sets: tuple[NodeSet, ...] | Unreadable = ()
 
 
 NOTHING = World()

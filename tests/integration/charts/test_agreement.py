@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -22,11 +23,11 @@ from slurm_operator.flags import (
 )
 from slurm_operator.kube.metrics import REGISTRY
 from slurm_operator.webhook.registration import BINDING_NAME, BINDING_PATH, WEBHOOKS
-from tests.integration.charts.account import granted
-from tests.integration.charts.charting import CHARTS, OPERATOR, VALUES, render
-from tests.integration.webhook.serving import _RULES as WEBHOOK_RULES
+from tests.integration.charts.account import Right, granted, rights
+from tests.integration.charts.charting import CHARTS, CRDS, OPERATOR, SLURM, VALUES, render
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 PARSERS = {"manager": (add_manager_flags, manager_options), "webhook": (add_webhook_flags, webhook_options)}
@@ -54,7 +55,11 @@ def test_flags_are_understood(helm_program: Path, values: Path) -> None:
         add_flags(parser)
         options(parse(parser, flags))
         commands.append(command)
-    assert sorted(commands) == ["manager", "webhook"]
+    given = yaml.safe_load(values.read_text(encoding="utf-8")) or {}
+    wanted = {"manager": "operator", "webhook": "webhook"}
+    assert sorted(commands) == [
+        command for command, part in wanted.items() if given.get(part, {}).get("enabled", True)
+    ]
 
 
 def test_webhooks_are_those_that_are_served(helm_program: Path) -> None:
@@ -95,10 +100,27 @@ def test_own_certificate_is_what_the_api_server_trusts(helm_program: Path) -> No
     assert f"{service['name']}.{service['namespace']}.svc" in names.get_values_for_type(x509.DNSName)
 
 
-def test_rights_of_the_webhook_are_those_its_tests_run_with(helm_program: Path) -> None:
-    """The role in the chart is the one under which the tests of the webhook run it."""
-    roles = rendered(helm_program, "ClusterRole", "--set", "webhook.podsBinding=true,operator.enabled=false")
-    assert granted(roles) == granted([{"rules": WEBHOOK_RULES}])
+def test_rights_of_the_webhook_are_few() -> None:
+    """It may look at what its rules ask about, one object at a time, and at nothing else.
+
+    The tests of the webhook run it with these rights, and fail without any one of them.
+    """
+    looks = {
+        Right("", "configmaps", "get"),
+        Right("", "persistentvolumeclaims", "get"),
+        Right("slinky.slurm.net", "nodesets", "list"),
+    }
+    binding = {Right("", "pods", "get"), Right("", "nodes", "get")}
+    reviews = {
+        Right("authentication.k8s.io", "tokenreviews", "create"),
+        Right("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
+    for values, more in (
+        ("", set()),
+        ("webhook.podsBinding=true", binding),
+        ("webhook.metricsSecure=true,webhook.metricsPort=8080", reviews),
+    ):
+        assert granted(rights("--set", values, component="webhook")) == looks | more
 
 
 def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
@@ -110,6 +132,28 @@ def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
         base = series.removesuffix("_bucket")
         assert f"`{base}" in DOCUMENTED, alert["alert"]
         assert (types.get(base) == "histogram") is series.endswith("_bucket"), alert["alert"]
+
+
+def choices(schema: Any, name: str = "") -> Iterator[tuple[str, frozenset[str]]]:
+    """Yield the fields of a schema that are one of some words, and these words."""
+    if not isinstance(schema, dict):
+        return
+    if "enum" in schema:
+        yield name, frozenset(schema["enum"]) - {None}
+    for field, below in schema.get("properties", {}).items():
+        yield from choices(below, field)
+
+
+def test_what_a_nodeset_may_say_its_values_may_say() -> None:
+    """Where the custom resource knows a word, the chart's schema does, and no other."""
+    file = CRDS / "templates" / "slinky.slurm.net_nodesets.yaml"
+    text = re.sub(r"(?m)^.*{{.*$\n?", "", file.read_text(encoding="utf-8"))
+    (version,) = yaml.safe_load(text)["spec"]["versions"]
+    spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    values = json.loads((SLURM / "values.schema.json").read_text(encoding="utf-8"))
+    known = dict(choices(spec))
+    assert "pruneSlurmNodeRecords" in known
+    assert dict(choices(values["definitions"]["nodeset"])) == known
 
 
 def test_versions_are_one() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 from typing import TYPE_CHECKING
 
 import pytest
+from cryptography import x509
 
 from tests.integration.charts.charting import CRDS, OPERATOR, SLURM, VALUES, Helm, foreign_kinds, settle_kinds
 
@@ -57,6 +59,23 @@ def test_upgrade_makes_nothing_new(helm: Helm) -> None:
     assert [_content(helm, name) for name in names] == before
 
 
+def test_keys_can_be_made_anew(helm: Helm) -> None:
+    """A key that is deleted is made anew by an upgrade; one that the reference made immutable is kept."""
+    name = "slurm-auth-slurm"
+    helm.install("slurm", SLURM)
+    first = _content(helm, name)
+    # As the reference's chart leaves it.
+    helm.kubectl("patch", "secret", name, "--type=merge", '--patch={"immutable": true}')
+    helm.upgrade("slurm", SLURM)
+    assert _content(helm, name) == first
+    helm.kubectl("delete", "secret", name)
+    helm.upgrade("slurm", SLURM)
+    made = helm.get("secret", name)
+    assert made is not None
+    assert made["data"] != first[1]
+    assert "immutable" not in made, "a kubelet would go on giving the old key to new pods"
+
+
 def _content(helm: Helm, name: str) -> tuple[str, dict[str, str]]:
     found = helm.get("secret", name)
     assert found is not None
@@ -76,6 +95,27 @@ def test_certificate_survives_an_upgrade(helm: Helm) -> None:
         seen.append(secret["data"])
     helm.uninstall("op")
     assert seen[0] == seen[1]
+
+
+def test_a_new_authority_leaves_no_gap(helm: Helm) -> None:
+    """While pods still serve the old certificate the API server trusts both authorities, then the new one."""
+    helm.install("op", OPERATOR, *OWN_CA)
+    (old,) = _trusted(helm)
+    helm.kubectl("delete", "secret", "slurm-operator-webhook-ca")
+    helm.upgrade("op", OPERATOR, *OWN_CA)
+    new, before = _trusted(helm)
+    helm.upgrade("op", OPERATOR, *OWN_CA)
+    later = _trusted(helm)
+    helm.uninstall("op")
+    assert new != old
+    assert (before, later) == (old, [new])
+
+
+def _trusted(helm: Helm) -> list[x509.Certificate]:
+    judge = helm.get("validatingwebhookconfigurations", "slurm-operator-webhook")
+    assert judge is not None
+    (bundle,) = {hook["clientConfig"]["caBundle"] for hook in judge["webhooks"]}
+    return x509.load_pem_x509_certificates(base64.b64decode(bundle))
 
 
 def test_values_of_the_reference_need_no_edit(helm: Helm) -> None:
@@ -237,6 +277,27 @@ def _uid(helm: Helm, name: str) -> str:
     found = helm.get(*name.split("/"))
     assert found is not None, name
     return str(found["metadata"]["uid"])
+
+
+def test_no_upgrade_takes_the_definitions_away(
+    kube_box_factory: Callable[..., Box], helm_program: Path, tmp_path: Path
+) -> None:
+    """Definitions that are part of a release, as with the reference, stay: an upgrade without is refused."""
+    box = kube_box_factory()
+    box.kubectl("create", "namespace", "slinky")
+    helm = Helm(helm_program, box, "slinky", tmp_path)
+    theirs = ("--set", "crds.enabled=true", "--set", "slurm-operator-crds.keep=false")
+    helm.install("slurm-operator", OPERATOR, *OWN_CA, *theirs)
+    settle_kinds(box)
+    before = helm.names("customresourcedefinitions")
+    said = helm("upgrade", "slurm-operator", OPERATOR, *OWN_CA, fails=True)
+    assert "Set crds.enabled to true" in said
+    helm.upgrade("slurm-operator", OPERATOR, *OWN_CA, "--set", "crds.enabled=true")
+    # Now they are ours, and kept: they may leave the release.
+    helm.upgrade("slurm-operator", OPERATOR, *OWN_CA)
+    helm.uninstall("slurm-operator")
+    assert len(before) == len(PLURALS)
+    assert helm.names("customresourcedefinitions") == before
 
 
 def test_foreign_kinds_are_only_asked_for_where_they_are(

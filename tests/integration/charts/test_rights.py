@@ -40,6 +40,8 @@ VALUES = {
     "nodesets": {
         "a": {
             "replicas": 2,
+            "revisionHistoryLimit": 1,
+            "persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete", "whenScaled": "Delete"},
             "oversubscribeNode": True,
             "ssh": {"enabled": True},
             "volumeClaimTemplates": [
@@ -52,7 +54,9 @@ VALUES = {
                     },
                 }
             ],
-        }
+        },
+        # Owns with the first what all workers of a cluster share.
+        "b": {"oversubscribeNode": True},
     },
     "tokens": {"portal": {"username": "portal", "secretRef": {"name": "portal", "key": "SLURM_JWT"}}},
     "clusters": {"far": {"tokenSecret": "far-token"}},
@@ -64,13 +68,13 @@ CHANGES = (
     "nodesets.a.replicas=1",
     "nodesets.a.ssh.enabled=false",
     "nodesets.a.workloadDisruptionProtection=false",
-    "nodesets.a.slurmd.image=registry.invalid/slurmd:2",
     "controller.metrics.serviceMonitor.enabled=false",
     "controller.persistence.resources.requests.storage=8Gi",
     "tokens.portal.secretRef.name=entrance",
 )
 GONE = (
     "pod/slurm-worker-a-1",
+    "persistentvolumeclaim/scratch-slurm-worker-a-1",
     "configmap/slurm-worker-a-ssh-config",
     "servicemonitors.monitoring.coreos.com/slurm-controller",
     "secret/portal",
@@ -80,20 +84,26 @@ GONE = (
 MOVED = ("statefulset/slurm-accounting", "service/slurm-accounting", "secret/slurm-accounting")
 
 
-# Rights whose use needs an accident, or a cluster unlike this one: all others must be used.
+# The second is dropped for the third and wanted again after it.
+IMAGES = ("registry.invalid/slurmd:2", "registry.invalid/slurmd:3", "registry.invalid/slurmd:2")
+# With it, only those may own an object who may change the finalizers of its owner, and only those may give it
+# other owners who may delete it. That is found out within the API server, not by requests.
+STRICT = "--enable-admission-plugins=OwnerReferencesPermissionEnforcement"
+WATCHED = {right._replace(verb="get") for right in granted(rights()) if right.verb == "watch"}
+
+
+# Rights whose use needs an accident, or is not in the log: all others must be used.
 RARE: dict[str, Callable[[Right], bool]] = {
-    "OwnerReferencesPermissionEnforcement is off here": lambda right: right.resource.endswith("/finalizers"),
+    "owners need it in this cluster, and only the API server itself asks": lambda right: (
+        right.resource.endswith("/finalizers")
+        or (right.verb, right.resource)
+        in {("delete", "persistentvolumeclaims"), ("delete", "poddisruptionbudgets")}
+    ),
     "an object that cannot be decoded is read again, and one whose write got no answer": lambda right: (
-        right.verb == "get"
+        right in WATCHED
     ),
     "an event that comes again is counted in the first one": lambda right: (
         (right.verb, right.resource) == ("patch", "events")
-    ),
-    "an old revision that is wanted again is given a higher number": lambda right: (
-        (right.verb, right.resource) == ("patch", "controllerrevisions")
-    ),
-    "the finalizer of a reservation, which a scheduled update makes": lambda right: (
-        (right.verb, right.resource) == ("patch", "nodesets")
     ),
 }
 
@@ -173,6 +183,22 @@ async def ready(helm: Helm) -> None:
     await eventually(lambda: _in_thread(lambda: not unready()), "everything is ready", 120.0)
 
 
+async def replaced(helm: Helm, image: str) -> None:
+    """Wait until the worker runs an image."""
+
+    def runs() -> bool:
+        pod = helm.get("pod", "slurm-worker-a-0")
+        return pod is not None and image in {one["image"] for one in pod["spec"]["containers"]}
+
+    await eventually(lambda: _in_thread(runs), f"the worker runs {image}", 120.0)
+
+
+def shared(helm: Helm) -> bool:
+    """Tell whether a budget has two owners: the second was given to it later, which is a right of its own."""
+    budgets = json.loads(helm.kubectl("get", "poddisruptionbudgets", "--output=json"))["items"]
+    return any(len(item["metadata"].get("ownerReferences", ())) == 2 for item in budgets)
+
+
 async def _in_thread(question: Callable[[], bool]) -> bool:
     return await asyncio.to_thread(question)
 
@@ -194,9 +220,12 @@ async def test_every_right_is_used_and_none_is_missing(
     kube_box_factory: Callable[..., Box], helm_program: Path, tmp_path: Path
 ) -> None:
     """In the life of a cluster nothing is forbidden, and no right is left over but those with a reason."""
-    box = kube_box_factory(controller_manager=True, scheduler=True, fake_nodes=3, audit=True)
+    box = kube_box_factory(
+        controller_manager=True, scheduler=True, fake_nodes=3, audit=True, apiserver_args=(STRICT,)
+    )
     async with HostileSlurmrestd() as hostile:
         hostile.add_nodes("a-[0-1]", "IDLE", "DYNAMIC_NORM")
+        hostile.add_nodes("b-0", "IDLE", "DYNAMIC_NORM")
         helm = await asyncio.to_thread(prepare, box, helm_program, tmp_path)
         far = f"clusters.far.server={hostile.url}"
         given = ("--values", tmp_path / "values.yaml", "--set", far)
@@ -206,8 +235,13 @@ async def test_every_right_is_used_and_none_is_missing(
             await eventually(process.ready, "ready")
             await asyncio.to_thread(helm.install, "slurm", SLURM, *given)
             await ready(helm)
+            await eventually(lambda: _in_thread(lambda: shared(helm)), "both NodeSets own the budget", 120.0)
             await asyncio.to_thread(helm.upgrade, "slurm", SLURM, *given, "--set", ",".join(CHANGES))
             await vanished(helm, process, GONE)
+            for image in IMAGES:
+                changes = ",".join((*CHANGES, f"nodesets.a.slurmd.image={image}"))
+                await asyncio.to_thread(helm.upgrade, "slurm", SLURM, *given, "--set", changes)
+                await replaced(helm, image)
             await ready(helm)
             # slurmdbd moves out: what ran it here is deleted by the operator.
             out = (*CHANGES, "accounting.external=true", "accounting.externalConfig.host=dbd.example.com")

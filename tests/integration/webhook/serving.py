@@ -14,7 +14,10 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from kubebox import pki
-from slurm_operator.webhook.registration import BINDING_NAME, BINDING_PATH, WEBHOOKS
+from kubebox.binaries import provide
+from slurm_operator.webhook.registration import WEBHOOKS
+from tests.integration.charts.account import webhook_kubeconfig
+from tests.integration.charts.charting import OPERATOR, render
 from tests.integration.programs.running import Process, eventually, install_crds
 from tests.unit.webhook.pairs import SecretVolume, pem
 
@@ -31,14 +34,8 @@ LOOPBACK = ("--server-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", "--metrics
 SKIP = "webhook-test/skip"
 # Where nobody listens: an API server that cannot be asked.
 NOWHERE = "http://127.0.0.1:1"
-_REGISTRATION = "/apis/admissionregistration.k8s.io/v1"
-_RULES = [
-    {
-        "apiGroups": [""],
-        "resources": ["configmaps", "persistentvolumeclaims", "pods", "nodes"],
-        "verbs": ["get"],
-    }
-]
+# What the tests need of the chart's rights.
+_VALUES = ("--set", "webhook.podsBinding=true")
 
 
 # ------------------------------------------------------------------------------------------------- API server
@@ -133,7 +130,7 @@ class Stage:
 
     def restart(self) -> None:
         """Start the process anew, at the same address."""
-        self.process = start(self.box, self.folder, f"--server-addr=127.0.0.1:{self.port}")
+        self.process = start(None, self.folder, f"--server-addr=127.0.0.1:{self.port}")
 
     async def post(
         self, path: str, body: bytes | io.BytesIO | dict[str, Any], query: str = ""
@@ -182,7 +179,7 @@ def staged(box: Box, folder: Path) -> Iterator[Stage]:
     volume.issue(authority)
     with box.namespace("judged") as inside, box.namespace("free") as outside:
         box.kubectl("label", "namespace", inside, f"webhook-test={inside}")
-        kubeconfig_of_service_account(box, inside, folder / "kubeconfig")
+        (folder / "kubeconfig").symlink_to(webhook_kubeconfig(box, inside, *_VALUES))
         process = start(None, folder)
         try:
             port = asyncio.run(process.port("webhook"))
@@ -200,7 +197,6 @@ def staged(box: Box, folder: Path) -> Iterator[Stage]:
                 stage.process.__exit__()
         finally:
             process.__exit__()
-            box.kubectl("delete", "clusterrole,clusterrolebinding", inside)
 
 
 async def _wait_until_asked(stage: Stage) -> None:
@@ -237,27 +233,6 @@ _BAD: dict[str, Any] = {
 }
 
 
-def kubeconfig_of_service_account(box: Box, namespace: str, path: Path) -> None:
-    """Write a kubeconfig for somebody with the rights of the webhook, and no others."""
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": namespace},
-        "rules": _RULES,
-    }
-    box.kubectl("create", "-f", "-", stdin=json.dumps(role))
-    box.kubectl("create", "serviceaccount", "webhook", "-n", namespace)
-    box.kubectl(
-        "create",
-        "clusterrolebinding",
-        namespace,
-        f"--clusterrole={namespace}",
-        f"--serviceaccount={namespace}:webhook",
-    )
-    token = box.kubectl("create", "token", "webhook", "-n", namespace).strip()
-    write_kubeconfig(path, box.server, token, box.ca_file)
-
-
 def write_kubeconfig(path: Path, server: str, token: str, ca_file: Path | None = None) -> None:
     """Write a kubeconfig for whoever bears a token."""
     cluster = {"server": server, **({"certificate-authority": str(ca_file)} if ca_file else {})}
@@ -274,59 +249,23 @@ def write_kubeconfig(path: Path, server: str, token: str, ca_file: Path | None =
 
 
 def configurations(namespace: str, port: int, authority: pki.Authority) -> list[dict[str, Any]]:
-    """Return both configurations, as the chart makes them, but for one namespace and a local process."""
+    """Return both configurations of the chart, for one namespace and a process on this machine."""
     bundle = base64.b64encode(pem(authority.certificate)).decode()
-
-    def entry(name: str, path: str, rule: dict[str, Any], versions: list[str], policy: str) -> dict[str, Any]:
-        return {
-            "name": name,
-            "clientConfig": {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle},
-            "rules": [{"scope": "Namespaced", **rule}],
-            "failurePolicy": policy,
-            "sideEffects": "None",
-            "admissionReviewVersions": versions,
-            "timeoutSeconds": 10,
-            "namespaceSelector": {"matchLabels": {"webhook-test": namespace}},
-        }
-
-    validating = [
-        {
-            **entry(
-                webhook.name,
-                webhook.path,
-                {
-                    "apiGroups": [webhook.resource.group],
-                    "apiVersions": [webhook.resource.version],
-                    "operations": ["CREATE", "UPDATE"],
-                    "resources": [webhook.resource.plural],
-                },
-                # What an existing configuration asks for, in one of them.
-                ["v1beta1"] if webhook.resource.kind == "Accounting" else ["v1", "v1beta1"],
-                "Fail",
-            ),
-            "matchConditions": [
-                {
-                    "name": "judged",
-                    "expression": f"!('{SKIP}' in object.metadata.?annotations.orValue({{}}))",
-                }
-            ],
-        }
-        for webhook in WEBHOOKS
-    ]
-    binding = {
-        "apiGroups": [""],
-        "apiVersions": ["v1"],
-        "operations": ["CREATE"],
-        "resources": ["pods/binding"],
-    }
-    group = "admissionregistration.k8s.io/v1"
-    name = {"metadata": {"name": namespace}}
-    return [
-        {"apiVersion": group, "kind": "ValidatingWebhookConfiguration", **name, "webhooks": validating},
-        {
-            "apiVersion": group,
-            "kind": "MutatingWebhookConfiguration",
-            **name,
-            "webhooks": [entry(BINDING_NAME, BINDING_PATH, binding, ["v1"], "Ignore")],
-        },
-    ]
+    selector = {"matchLabels": {"webhook-test": namespace}}
+    judged = {"name": "judged", "expression": f"!('{SKIP}' in object.metadata.?annotations.orValue({{}}))"}
+    made = render(
+        provide(["helm"], print)["helm"],
+        OPERATOR,
+        *("--show-only", "templates/webhook/webhook.yaml", *_VALUES),
+        *("--set-json", f"webhook.validating.matchConditions={json.dumps([judged])}"),
+    )
+    for configuration in made:
+        configuration["metadata"]["name"] = namespace
+        for hook in configuration["webhooks"]:
+            path = hook["clientConfig"].pop("service")["path"]
+            hook["clientConfig"] = {"url": f"https://127.0.0.1:{port}{path}", "caBundle": bundle}
+            hook["namespaceSelector"] = selector
+            if hook["name"].startswith("accounting-"):
+                # What a configuration of the reference's chart asks for.
+                hook["admissionReviewVersions"] = ["v1beta1"]
+    return list(made)

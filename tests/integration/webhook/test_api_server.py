@@ -148,7 +148,12 @@ async def test_what_is_stored_is_judged_again(shared_stage: Stage) -> None:
 async def test_an_outage_stops_only_what_is_judged(own_stage: Stage) -> None:
     """Without the webhook no custom resource is written unseen; all else goes on, here and elsewhere."""
     server, outside = own_stage.server, own_stage.outside
-    assert (await server.create(manifest("NodeSet", {}, "before"))).status == 201
+    # As large as objects get: the API server compares two of them by itself.
+    crowd = [{"name": f"N{number}", "value": "x" * 200} for number in range(3000)]
+    dying = manifest("NodeSet", {"slurmd": {"image": "any", "env": crowd}}, "dying")
+    dying["metadata"]["finalizers"] = ["test/hold"]
+    for body in (manifest("NodeSet", {}, "before"), dying):
+        assert (await server.create(body)).status == 201
     own_stage.process.__exit__()
 
     good = manifest("NodeSet", {}, "during")
@@ -168,6 +173,12 @@ async def test_an_outage_stops_only_what_is_judged(own_stage: Stage) -> None:
     # A binding waits for nobody: failurePolicy Ignore.
     assert (await bind(own_stage, "free", "no-node")).status == 201
     assert (await outside.create(good)).status == 201
+    # What the webhook would not judge does not need it: labels, and the end of an object.
+    assert (await server.patch(dying, {"metadata": {"labels": {"a": "b"}}})).status == 200
+    assert (await server.patch(dying, {"spec": {"replicas": 3}})).status == 500
+    assert (await server.delete(dying)).status == 200
+    assert (await server.patch(dying, {"metadata": {"finalizers": None}})).status == 200
+    assert (await server.stored(dying)).status == 404
     assert (await server.delete(manifest("NodeSet", {}, "before"))).status == 200
 
     own_stage.restart()

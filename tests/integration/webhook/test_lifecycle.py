@@ -10,7 +10,9 @@ import aiohttp
 
 from kubebox import pki
 from slurm_operator.webhook.registration import BINDING_PATH as BINDING
+from tests.integration.charts.account import webhook_kubeconfig
 from tests.integration.programs.running import eventually
+from tests.integration.programs.scraping import check_secure_metrics
 from tests.integration.webhook.alone import SlowServer, lonely, served
 from tests.integration.webhook.reviewing import PATHS, question
 from tests.integration.webhook.serving import NOWHERE, post, start, write_kubeconfig
@@ -20,8 +22,11 @@ from tests.unit.webhook.pairs import SecretVolume
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from kubebox import Box
     from tests.integration.webhook.serving import Stage
 
+# Nothing is looked up for this one.
+PLAIN = manifest("RestApi")
 WITH_FILES = manifest("Controller", {"configFileRefs": [{"name": "files"}]})
 
 
@@ -34,9 +39,9 @@ async def test_slow_lookups_hold_up_nobody_else(tmp_path: Path) -> None:
             waiting = asyncio.create_task(post(f"{path}?timeout=30s", question(WITH_FILES), context))
             await asyncio.wait_for(server.asked.wait(), 60)
             for _ in range(3):
-                status, answer = await post(f"{url}{PATHS['NodeSet']}", question(), context)
+                status, answer = await post(f"{url}{PATHS['RestApi']}", question(PLAIN), context)
                 assert (status, answer["response"]["allowed"]) == (200, True)
-            status, answer = await post(f"{path}?timeout=1s", question(WITH_FILES), context)
+            status, answer = await post(f"{path}?timeout=5s", question(WITH_FILES), context)
             assert (status, answer["response"]["allowed"]) == (200, False)
             assert "did not answer in time; try again" in answer["response"]["status"]["message"]
             assert not waiting.done()
@@ -58,6 +63,17 @@ async def test_nothing_is_looked_up_in_namespaces_of_others(tmp_path: Path) -> N
             assert (status, answer["response"]["allowed"]) == (200, False)
 
 
+async def test_other_nodesets_are_only_asked_about(tmp_path: Path) -> None:
+    """Without an answer about other NodeSets one is admitted, and told that it could not be compared."""
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url)
+        with process:
+            status, answer = await post(f"{url}{PATHS['NodeSet']}?timeout=10s", question(), context)
+            assert (status, answer["response"]["allowed"]) == (200, True)
+            (warning,) = answer["response"]["warnings"]
+            assert "could not be compared with other NodeSets: the API server did not answer" in warning
+
+
 async def test_a_binding_is_never_held_up(tmp_path: Path) -> None:
     """Without an answer about pod and node the binding goes on as it is."""
     binding = {
@@ -69,13 +85,11 @@ async def test_a_binding_is_never_held_up(tmp_path: Path) -> None:
     async with SlowServer().running() as server:
         process, context, url = await lonely(tmp_path, server.url)
         with process:
-            status, answer = await post(f"{url}{BINDING}?timeout=1s", question(binding), context)
+            status, answer = await post(f"{url}{BINDING}", question(binding, dryRun=True), context)
+            assert (status, answer["response"]["allowed"], server.asked.is_set()) == (200, True, False)
+            status, answer = await post(f"{url}{BINDING}", question(binding), context)
             assert (status, answer["response"]) == (200, {"uid": "question-1", "allowed": True})
             assert process.logged("cannot look up a topology; the pod is bound without it")
-            dry = question(binding, dryRun=True)
-            server.asked.clear()
-            status, answer = await post(f"{url}{BINDING}", dry, context)
-            assert (status, answer["response"]["allowed"], server.asked.is_set()) == (200, True, False)
 
 
 async def test_the_end_waits_for_what_is_in_flight(tmp_path: Path) -> None:
@@ -114,7 +128,7 @@ async def test_a_delay_serves_on_but_ends_connections(tmp_path: Path) -> None:
             connector = aiohttp.TCPConnector(ssl=context)
             async with (
                 aiohttp.ClientSession(connector=connector) as session,
-                session.post(f"{url}{PATHS['NodeSet']}", json=question()) as response,
+                session.post(f"{url}{PATHS['RestApi']}", json=question(PLAIN)) as response,
             ):
                 assert (await response.json())["response"]["allowed"]
                 assert response.headers["Connection"] == "close"
@@ -147,6 +161,19 @@ async def test_a_signal_ends_the_wait_for_certificates(tmp_path: Path) -> None:
         await eventually(lambda: process.logged("waiting for a certificate"), "it waits")
         process.signal(signal.SIGTERM)
         assert await process.ended() == 0
+
+
+async def test_metrics_are_for_those_who_may_read_them(
+    kube_box: Box, kube_namespace: str, tmp_path: Path
+) -> None:
+    """With --metrics-secure a scrape needs a token with the right; the chart's role suffices to find out."""
+    SecretVolume(tmp_path / "certs").issue(pki.make_authority("webhook-ca"))
+    secure = ("--set", "webhook.metricsSecure=true,webhook.metricsPort=8080")
+    own = await asyncio.to_thread(webhook_kubeconfig, kube_box, kube_namespace, *secure)
+    (tmp_path / "kubeconfig").symlink_to(own)
+    with start(None, tmp_path, "--metrics-secure") as process:
+        series = "# TYPE slurm_operator_admission_total counter"
+        await check_secure_metrics(kube_box, kube_namespace, process, series)
 
 
 async def test_a_taken_port_is_one_line(shared_stage: Stage, tmp_path: Path) -> None:

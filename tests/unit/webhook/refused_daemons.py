@@ -129,6 +129,10 @@ CONTROLLER = [
         "spec.template.spec.tolerations[0].key",
         "it must be a text, not a whole number",
     ),
+    *(
+        Case("Controller", {"extraConf": f"MaxNodeCount={text}"}, "spec.extraConf", "use at most 65536")
+        for text in ("65537", "0x10001", "UNLIMITED", "-1", "many", '"70000"', "9" * 5000)
+    ),
     Case("Controller", {"slurmctld": mount("nix")}, "spec.slurmctld.volumeMounts", "'nix' is no volume"),
     Case("Controller", {"logfile": {**IMAGE, "args": "x"}}, "spec.logfile.args", "it must be a list"),
 ]
@@ -150,6 +154,13 @@ CONTROLLER_UPDATES = [
         before={},
     ),
     Case("Controller", {"jwtKeyRef": key("secret", "j")}, "spec.jwtKeyRef", "key 'k'", before={}),
+    Case(
+        "Controller",
+        {"jwtKeyRef": key() | {"optional": True}},
+        "spec.jwtKeyRef",
+        "cannot be changed",
+        before={},
+    ),
     Case("Controller", {"persistence.enabled": False}, "spec.persistence.enabled", "it was true", before={}),
     Case(
         "Controller",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.webhook.cases import IMAGE, MAX, TOO_LONG, WINDOW, Case, key, mount, template, twice
+from tests.unit.webhook.cases import IMAGE, MAX, TOO_LONG, WINDOW, Case, key, manifest, mount, template, twice
 
 NODE_SET = [
     Case("NodeSet", {"controllerRef": {"name": ""}}, "spec.controllerRef.name", "name the Controller"),
@@ -47,6 +47,21 @@ NODE_SET = [
             ("gpu.a-", "cannot begin a hostname"),
             ("g" * 63, "must consist of at most 63"),
             (7, "it must be a text, not a whole number"),
+        )
+    ),
+    *(
+        Case(
+            "NodeSet",
+            {"template.spec": {"hostname": prefix}, "replicas": replicas},
+            "spec.template.spec.hostname",
+            f"the NodeSet 'y' has a worker {name!r}, too",
+            others=(manifest("NodeSet", {"template.spec": {"hostname": "gpu-"}, "replicas": 20}, "y"),),
+            before=before,
+        )
+        for prefix, replicas, name, before in (
+            ("gpu-", 1, "gpu-0", None),
+            ("gpu-1", 1, "gpu-10", None),
+            ("gpu-", 1, "gpu-0", {"template.spec": {"hostname": "cpu-"}}),
         )
     ),
     Case("NodeSet", {}, "metadata.name", "workers would have the hostname", name=TOO_LONG),

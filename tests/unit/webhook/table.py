@@ -15,6 +15,7 @@ from tests.unit.webhook.cases import (
     claim,
     config_map,
     key,
+    manifest,
     mount,
     template,
 )
@@ -63,6 +64,14 @@ WARNED = [
     ),
     Case(
         "Controller",
+        {"extraConf": "MaxJobCount=5"},
+        "spec.clusterName",
+        "already so before this change",
+        before={},
+        name="n" * 41,
+    ),
+    Case(
+        "Controller",
         {"extraConf": "AuthType=x\nMaxJobCount=5"},
         "spec.extraConf",
         "already so before this change",
@@ -101,6 +110,7 @@ ALLOWED = [
             "PartitionName=all Nodes=ALL Default=YES\nSlurmUser=slurm\nProlog=/x"
         },
     ),
+    *(Case("Controller", {"extraConf": f"MaxNodeCount={text}"}) for text in ("65536", "0x10000", '"10"')),
     Case("Controller", {"clusterName": "c" * 40}),
     Case("NodeSet", {MAX: "100%"}),
     Case("NodeSet", {MAX: 1}),
@@ -108,6 +118,15 @@ ALLOWED = [
     Case("NodeSet", {"updateStrategy.scheduledUpdate.duration": "0"}),
     Case("NodeSet", {"template.spec": {"hostname": "gpu-"}, "ordinalPadding": 3}),
     Case("NodeSet", {"scalingMode": "DaemonSet", "template.spec": {"hostname": "gpu-"}}),
+    *(
+        Case("NodeSet", {"template.spec": {"hostname": "gpu-"}}, others=(manifest("NodeSet", other, "y"),))
+        for other in (
+            {"template.spec": {"hostname": "gpu-"}, "controllerRef": {"name": "d"}},
+            {"template.spec": {"hostname": "gpu-"}, "replicas": 0},
+            {"template.spec": {"hostname": "gpu-1-"}},
+            {"template.spec": {"hostname": "gpu-"}, "scalingMode": "DaemonSet"},
+        )
+    ),
     Case("NodeSet", {"ordinalPadding": 9}),
     Case("NodeSet", {"extraConf": "Features=a,b Gres=gpu:8 Weight=10"}),
     Case("NodeSet", {"partition": {"enabled": True, "config": 'Default=YES MaxTime="1-0"'}}),

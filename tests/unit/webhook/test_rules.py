@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from slurm_operator.api import NodeSet
 from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
 from slurm_operator.webhook.admission import validate
 from slurm_operator.webhook.rules import wanted
@@ -27,9 +28,11 @@ def world(case: Case) -> World:
         body = there.get((kind.__name__, name))
         return None if body is None else msgspec.convert(body, kind)
 
+    sets = [read(item) for item in (case.old, *case.others) if item and item["kind"] == "NodeSet"]
     return World(
         {name: find(ConfigMap, name) for name in asked.config_maps},
         {name: find(PersistentVolumeClaim, name) for name in asked.claims},
+        tuple(item for item in sets if isinstance(item, NodeSet)) if asked.node_sets else (),
     )
 
 
@@ -72,12 +75,20 @@ def test_what_could_not_be_looked_at_is_refused() -> None:
     assert error.path == "spec.persistence.existingClaim"
 
 
+def test_what_could_not_be_compared_is_told() -> None:
+    """Without an answer about other NodeSets one is admitted with a warning: the operator looks, too."""
+    errors, (warning,) = validate(read(manifest("NodeSet")), None, World(node_sets=Unreadable("no answer")))
+    assert errors == ()
+    assert warning == "spec.template.spec.hostname: could not be compared with other NodeSets: no answer"
+
+
 def test_only_what_rules_ask_about_is_wanted() -> None:
-    """ConfigMaps with files and the claim of standbys are looked at, and nothing else."""
+    """ConfigMaps with files, the claim of standbys and other NodeSets are looked at, and nothing else."""
     plain = read(
         manifest("Controller", {"prologScriptRefs": [{"name": "p"}], "persistence.existingClaim": "c"})
     )
-    assert wanted(plain) == wanted(read(manifest("NodeSet")))
+    assert wanted(plain) == wanted(read(manifest("RestApi"))) == Wanted()
+    assert wanted(read(manifest("NodeSet"))) == Wanted(node_sets=True)
     full = wanted(read(manifest("Controller", HA | {"configFileRefs": [{"name": "a"}, {"name": "b"}]})))
     assert full == Wanted(frozenset({"a", "b"}), frozenset({"state"}))
 

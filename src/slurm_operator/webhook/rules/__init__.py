@@ -37,4 +37,10 @@ CHECKS: dict[type[Kind], Check] = {
 
 def wanted(item: Kind) -> Wanted:
     """Return what the rules of an object ask about."""
-    return controller.wanted(item) if isinstance(item, Controller) else Wanted()
+    match item:
+        case Controller():
+            return controller.wanted(item)
+        case NodeSet():
+            return Wanted(node_sets=True)
+        case _:
+            return Wanted()

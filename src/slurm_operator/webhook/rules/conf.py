@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 # Possessive, and only from the beginning of a name: a megabyte of letters must not take a megabyte squared.
 _PAIR: Final = re.compile(r"""(?<![A-Za-z0-9_.])([A-Za-z0-9_.]++)\s*+[-+*/]?=\s*+("[^"]*"|\S*+)""", re.ASCII)
 _RECORDS: Final = frozenset({"downnodes", "frontendname", "nodename", "nodeset", "partitionname"})
+# Long enough for every number that counts; a megabyte of digits is none.
+_NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]{1,16}|[0-9]{1,20}", re.ASCII)
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 # What would name other nodes, or begin another record, on the line of a partition.
@@ -49,9 +51,13 @@ _NOT_IN_NODE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The exceptions for one file, by names in lower case; `instead` has the fields to use for the others."""
+    """The exceptions for one file, by names in lower case; `instead` has the fields to use for the others.
+
+    `most` are whole numbers that may be anything up to one beyond which the daemon would not start.
+    """
 
     free: frozenset[str]
+    most: Mapping[str, int] = field(default_factory=dict)
     warned: Mapping[str, str] = field(default_factory=dict)
     instead: Mapping[str, str] = field(default_factory=dict)
 
@@ -66,6 +72,12 @@ def check_extra(extra: str, own_text: str, policy: Policy, findings: Findings) -
         ours.setdefault(name.lower(), set()).add(value.lower())
     for name, value in assignments(extra):
         key = name.lower()
+        if key in policy.most:
+            if not _within(value, policy.most[key]):
+                findings.deny(
+                    path, f"sets {name} to what Slurm does not start with; use at most {policy.most[key]}"
+                )
+            continue
         if key not in ours or key in policy.free or value.lower() in ours[key]:
             continue
         if key in policy.warned:
@@ -74,6 +86,13 @@ def check_extra(extra: str, own_text: str, policy: Policy, findings: Findings) -
             use = policy.instead.get(key)
             advice = f"and use {use} instead" if use else "the cluster is built for the operator's value"
             findings.deny(path, f"sets {name}, which only the operator may set; remove it, {advice}")
+
+
+def _within(text: str, most: int) -> bool:
+    """Tell whether Slurm reads a text as a number from 0 to the most; it knows hexadecimal ones, too."""
+    if not _NUMBER.fullmatch(text):
+        return False
+    return int(text, 16 if text[1:2] in {"x", "X"} else 10) <= most
 
 
 def assignments(text: str) -> Iterator[tuple[str, str]]:

@@ -46,9 +46,9 @@ _POLICY: Final = conf.Policy(
         {
             *("authaltparameters", "authinfo", "slurmctldparameters"),  # merged with the operator's
             *("prolog", "epilog", "prologslurmctld", "epilogslurmctld"),  # several are allowed
-            "maxnodecount",
         }
     ),
+    most={"maxnodecount": config.MOST_NODES},
     warned={
         "slurmctldaddr": "pods in this cluster must reach slurmctld there as well",
         "slurmctldlogfile": _LOG,
@@ -66,6 +66,7 @@ _POLICY: Final = conf.Policy(
 )
 _NO_ACCOUNTING: Final = conf.Policy(
     free=_POLICY.free,
+    most=_POLICY.most,
     warned={
         **_POLICY.warned,
         **dict.fromkeys(_ACCOUNTING, "better make an Accounting, external if need be, and name it"),

@@ -1,6 +1,9 @@
 """NodeSet: a Controller, a way to update, names that fit, options for Slurm, volumes, and pods.
 
 The pod that is tried is the one of the last worker: it has the longest name.
+
+One rule looks at the other NodeSets: two workers of one name would fight for one node of Slurm. The operator
+makes no such pod, whatever gets past here (a `kubectl scale`, say), so a lookup that fails is only told.
 """
 
 from __future__ import annotations
@@ -16,8 +19,10 @@ from slurm_operator.objects import config, nodefit, slurmd, slurmd_conf
 from slurm_operator.objects.desired import Unbuildable
 from slurm_operator.objects.slurmd_claims import claim_names, claims
 from slurm_operator.objects.slurmd_identity import MAX_ORDINAL_DIGITS, Worker, numbered
+from slurm_operator.objects.slurmd_names import shared_name
 from slurm_operator.webhook.findings import Cause
 from slurm_operator.webhook.rules import conf, pods, references, services, shapes, standins
+from slurm_operator.webhook.world import Unreadable
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
@@ -33,7 +38,7 @@ _WHOLE: Final = 100
 _PREFIX: Final = re.compile(r"[a-z0-9][-a-z0-9]*")
 
 
-def check(nodeset: NodeSet, _: World, findings: Findings) -> None:
+def check(nodeset: NodeSet, world: World, findings: Findings) -> None:
     """Judge a NodeSet."""
     spec = nodeset.spec
     references.check_controller_ref(spec.controller_ref, findings)
@@ -54,7 +59,10 @@ def check(nodeset: NodeSet, _: World, findings: Findings) -> None:
     if spec.partition.enabled:
         conf.check_partition(spec.partition.config, findings)
     if shapely:
-        _try(nodeset, _worker(nodeset, findings), findings)
+        worker = _worker(nodeset, findings)
+        if worker is not None:
+            _check_names(nodeset, world, findings)
+        _try(nodeset, worker, findings)
 
 
 # ---------------------------------------------------------------------------------------------------- updates
@@ -120,6 +128,23 @@ def _worker(nodeset: NodeSet, findings: Findings) -> Worker | None:
     except Unbuildable as error:
         findings.note(error.problems)
         return None
+
+
+def _check_names(nodeset: NodeSet, world: World, findings: Findings) -> None:
+    """Refuse names in Slurm that workers of another NodeSet of the same Controller have."""
+    path = "spec.template.spec.hostname"
+    if isinstance(world.node_sets, Unreadable):
+        findings.warn(path, f"could not be compared with other NodeSets: {world.node_sets.reason}")
+        return
+    for other in world.node_sets:
+        same = other.spec.controller_ref.name == nodeset.spec.controller_ref.name
+        if same and other.metadata.name != nodeset.metadata.name and (name := shared_name(nodeset, other)):
+            findings.deny(
+                path,
+                f"the NodeSet {other.metadata.name!r} has a worker {name!r}, too, and Slurm has one node of "
+                "a name; let the hostname begin differently",
+                Cause.DUPLICATE,
+            )
 
 
 # ------------------------------------------------------------------------------------------------- renderers
