@@ -16,7 +16,7 @@ from aiohttp import web
 
 from slurm_operator.kube.client import Client, PatchType
 from slurm_operator.kube.config import load_config
-from slurm_operator.kube.errors import ApiError, NotFound, ServerError
+from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, KubeError, NotFound, ServerError
 from slurm_operator.kube.lease import LeaderElector
 from slurm_operator.kube.models import ConfigMap, Lease, Pod
 from slurm_operator.kube.serving import self_signed_context
@@ -159,7 +159,7 @@ async def test_every_verb_takes_the_time_limit(kube_box: Box, kube_namespace: st
         "metadata": {"name": "p", "namespace": kube_namespace},
         "spec": {"containers": [{"name": "c", "image": "c"}]},
     }
-    async with Client(load_config(str(kube_box.kubeconfig)), fence=lambda: 5.0) as client:
+    async with Client(load_config(str(kube_box.kubeconfig)), fence=lambda: 60.0) as client:
         await client.create(ConfigMap, body)
         patch = {"data": {"k": "2"}}
         patched = await client.patch(ConfigMap, "limited", kube_namespace, patch, type=PatchType.MERGE)
@@ -183,7 +183,7 @@ async def test_a_create_that_hangs_in_a_webhook_ends_with_its_time(
     config = load_config(str(kube_box.kubeconfig))
     async with (
         Client(config) as plain,
-        Client(config, fence=lambda: 2.0) as fenced,
+        Client(config, fence=lambda: 4.0) as fenced,
         gate(kube_box, kube_namespace) as kept,
     ):
 
@@ -191,16 +191,21 @@ async def test_a_create_that_hangs_in_a_webhook_ends_with_its_time(
             # The server learns of a new webhook with a delay: until then creates pass.
             name = f"held-{kept.held}"
             dry = {"metadata": {"name": name, "namespace": kube_namespace}, "data": {"writer": "w"}}
-            with suppress(ApiError):
+            with suppress(KubeError):
                 await fenced.create(ConfigMap, dry, dry_run=True)
             return kept.held > 0
 
         kept.hold = "w"
         await eventually(held, "the webhook is asked")
         body = {"metadata": {"name": "late", "namespace": kube_namespace}, "data": {"writer": "w"}}
-        with pytest.raises(ServerError) as caught:
+        with pytest.raises((ServerError, ConnectionFailed)) as caught:
             await fenced.create(ConfigMap, body, timeout=60.0)
-        assert caught.value.status == HTTPStatus.GATEWAY_TIMEOUT
+        # Two parts of the server end such a request; where they meet in its answer, it hangs up instead.
+        match caught.value:
+            case ServerError(status=status):
+                assert status == HTTPStatus.GATEWAY_TIMEOUT
+            case other:
+                assert not isinstance(other, DeadlineExceeded)
         kept.open.set()
         await plain.create(ConfigMap, {"metadata": {"name": "next", "namespace": kube_namespace}})
         names = {found.metadata.name for found in (await plain.list(ConfigMap, kube_namespace)).items}

@@ -251,7 +251,7 @@ async def test_proxy_with_password(
 async def test_proxy_that_refuses(kubeconfig: Callable[..., Path], proxy: ConnectProxy) -> None:
     """A proxy that says no is named as the one who did, without its password."""
     path = kubeconfig(**{"proxy-url": f"http://user:hush@127.0.0.1:{proxy.port}"})
-    async with Client(load_config(path, env={}), timeout=0.5) as client:
+    async with Client(load_config(path, env={}), timeout=2.0) as client:
         with pytest.raises(ConnectionFailed, match=r"the proxy refused \(407") as caught:
             await client.list(Namespace)
     assert "hush" not in str(caught.value)

@@ -237,7 +237,7 @@ async def test_events_wait_for_an_absent_server(kube_box_factory: BoxFactory) ->
     box = kube_box_factory()
     config = load_config(str(box.kubeconfig))
     # Impatient, so that it is the recorder that has to wait and not the client.
-    async with Client(config, timeout=1.0) as impatient, Client(config) as client:
+    async with Client(config, timeout=2.0) as impatient, Client(config) as client:
         recorder = EventRecorder(impatient)
         subject = pod("default")
 

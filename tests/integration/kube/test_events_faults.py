@@ -143,7 +143,7 @@ async def test_a_patch_that_found_no_server_is_sent_when_it_is_back() -> None:
 
 async def test_an_event_that_makes_the_server_hang_goes_to_the_end() -> None:
     """When a request times out the round is over, and the next one begins with another event."""
-    async with serving() as server, Client(server.config(), timeout=0.2) as client:
+    async with serving() as server, Client(server.config(), timeout=1.5) as client:
         server.script = [by_namespace({"hanging": hang})]
         recorder = EventRecorder(client, clock=Clock())
         recorder.event(about("hanging", "p"), "Normal", "Reason", "Act", "note")

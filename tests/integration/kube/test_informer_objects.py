@@ -84,7 +84,7 @@ async def widgets_served(client: Client) -> AsyncIterator[None]:
 async def wait_for_raw(client: Client, path: str, expected: type[KubeError] | None) -> None:
     """Wait until a path answers, or answers with an error of a class."""
     found: type[BaseException] | None = None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await client.raw("GET", path)

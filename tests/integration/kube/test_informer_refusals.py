@@ -38,7 +38,7 @@ async def test_a_webhook_that_times_out(client: Client, kube_namespace: str) -> 
     async with silent_server() as port, running(informer) as mirror:
         await client.raw("POST", path, body=hanging_webhook(name, kube_namespace, port))
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while await may_create(client, labelled("strict", kube_namespace)):
                     pass
             with pytest.raises(ServerError, match=r"failed calling webhook.*deadline exceeded"):

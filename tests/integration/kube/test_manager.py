@@ -137,8 +137,6 @@ class Replica:
             namespace=namespace,
             name="managers",
             identity=name,
-            lease_duration=3.0,
-            renew_deadline=2.0,
             retry_period=0.2,
         )
         self.client = Client(config, fence=self.elector.fence)

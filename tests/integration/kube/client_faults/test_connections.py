@@ -102,7 +102,7 @@ async def answering_bytes(answer: bytes) -> AsyncIterator[tuple[ClientConfig, li
 
 async def test_handshake_cut_short_is_tried_again() -> None:
     """A server that goes away during the TLS handshake may come back: a read asks it again."""
-    async with answering_bytes(b"") as (config, heard), Client(config, timeout=0.5) as client:
+    async with answering_bytes(b"") as (config, heard), Client(config, timeout=2.0) as client:
         with pytest.raises(ConnectionFailed) as caught:
             await client.get(ConfigMap, "a", "n")
     assert not isinstance(caught.value, TlsError)
