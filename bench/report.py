@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
+PAGE = HERE.parent / "docs" / "performance.md"
 Goals = dict[str, tuple[str, float]]
 
 
@@ -37,9 +38,14 @@ def provenance(**versions: str) -> dict[str, str]:
 
 def baseline(name: str) -> dict[str, float]:
     """Return the committed figures of a benchmark; none before the first were saved."""
+    return baseline_with_origin(name)[0]
+
+
+def baseline_with_origin(name: str) -> tuple[dict[str, float], dict[str, str]]:
+    """Return the committed figures of a benchmark, and where they were taken."""
     file = HERE / "baseline" / f"{name}.json"
-    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {"figures": {}}
-    return dict(kept["figures"])
+    kept: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
+    return dict(kept.get("figures", {})), dict(kept.get("provenance", {}))
 
 
 def table(figures: dict[str, float], before: dict[str, float], goals: Goals) -> str:
@@ -47,11 +53,38 @@ def table(figures: dict[str, float], before: dict[str, float], goals: Goals) -> 
     rows = [f"{'figure':28} {'this run':>12} {'baseline':>12}  goal"]
     for name, value in figures.items():
         sign, bound = goals.get(name, ("", 0.0))
-        met = (value >= bound) if sign == "≥" else (value <= bound)
-        goal = f"{sign} {bound:g}  {'met' if met else 'MISSED'}" if sign else ""
+        goal = f"{sign} {bound:g}  {'met' if _met(value, sign, bound) else 'MISSED'}" if sign else ""
         old = f"{before[name]:12.2f}" if name in before else f"{'-':>12}"
         rows.append(f"{name:28} {value:12.2f} {old}  {goal}".rstrip())
     return "\n".join(rows)
+
+
+def markdown(figures: dict[str, float], where: dict[str, str], goals: Goals, words: dict[str, str]) -> str:
+    """Lay the figures out as a table for people, and say where they were taken."""
+    taken = "; ".join(f"{key}: {value}" for key, value in where.items())
+    rows = [f"<sub>{taken}</sub>", "", "| figure | measured | goal | |", "|---|---:|---:|---|"]
+    for name, text in words.items():
+        if name not in figures:
+            continue
+        sign, bound = goals.get(name, ("", 0.0))
+        goal, verdict = (f"{sign} {bound:g}", "met" if _met(figures[name], sign, bound) else "**missed**")
+        shown = f"{figures[name]:,.2f}".removesuffix(".00")
+        rows.append(f"| {text} | {shown} | {goal if sign else ''} | {verdict if sign else ''} |")
+    return "\n".join(rows)
+
+
+def into_page(page: Path, name: str, text: str) -> None:
+    """Put a table into a page, between the two comments that mark its place there."""
+    begin, end = f"<!-- bench.{name}: written by --save-baseline -->", f"<!-- bench.{name}: end -->"
+    before, found, rest = page.read_text(encoding="utf-8").partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"{page} has no place for these figures: it needs {begin!r} and {end!r}")
+    page.write_text(f"{before}{begin}\n{text}\n{end}{after}", encoding="utf-8")
+
+
+def _met(value: float, sign: str, bound: float) -> bool:
+    return value >= bound if sign == "≥" else value <= bound
 
 
 def keep(name: str, figures: dict[str, float], where: dict[str, str], *, as_baseline: bool) -> None:

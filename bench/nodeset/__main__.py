@@ -1,11 +1,11 @@
 """Measure the NodeSet controller at scale, in one run against one API server.
 
     scale_out   seconds until all workers exist, and until the status says that all are ready, divided by what
-                a plain client needs for the same pods, before and after; writes, requests to Slurm and CPU
-                time until rest
+                a plain client needs for the same pods, before and after; the same with the processor time of
+                all processes; writes, requests to Slurm and CPU time until rest
     idle        one minute at rest
-    scale_in    half of the workers, all idle: requests to Slurm for each wave of drains, writes for each pod
-                beside its deletion
+    scale_in    half of the workers, all idle: requests to Slurm for a wave of drains, up to the deletion of
+                its last pod; writes for each pod beside its deletion
     update      a rolling update of the rest with a quarter unavailable
     job_end     from the end of a job to the deletion of its pod, which was held for it
     rss, stall  memory, and the longest turn of the event loop since the start, by the clock and in CPU time:
@@ -25,12 +25,12 @@ import os
 import signal
 import sys
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import report
 from bench.nodeset import phases
+from bench.nodeset.figures import Sizes, goals, words
 from bench.nodeset.machines import running_machines
 from bench.nodeset.operator import running
 from bench.nodeset.stage import NAMESPACE, staged
@@ -44,34 +44,6 @@ if TYPE_CHECKING:
 SPEC = BoxSpec(controller_manager=True, scheduler=True)
 # Pods per node; it has room for 250.
 _PER_NODE = 100
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """How much is measured."""
-
-    workers: int = 1000
-    most: int = 5000
-    jobs: int = 100
-    idle_seconds: float = 60.0
-    quiet_seconds: float = 4.0
-
-
-def goals(sizes: Sizes) -> report.Goals:
-    """Return the goals; those of memory grow with the number of workers."""
-    found: report.Goals = {
-        "scale_out_created_ratio": ("≤", 1.5),
-        "scale_out_ready_ratio": ("≤", 1.5),
-        "idle_writes": ("≤", 0.0),
-        "scale_in_slurm_requests_per_wave": ("≤", 5.0),
-        "scale_in_writes_per_pod": ("≤", 2.0),
-        "job_end_p95_seconds": ("≤", 5.0),
-        f"stall_ms_{sizes.workers}": ("≤", 50.0),
-        f"stall_cpu_ms_{sizes.workers}": ("≤", 50.0),
-    }
-    return found | {
-        f"rss_mib_{count}": ("≤", 100.0 + count * 10 / 1024) for count in (sizes.workers, sizes.most)
-    }
 
 
 async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
@@ -140,17 +112,29 @@ def main() -> None:
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     parser.add_argument(
-        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
+        "--save-baseline",
+        action="store_true",
+        help="replace the committed baseline, and the table in docs/performance.md, by this run",
     )
+    parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
+    sizes = Sizes(options.workers, options.most, options.jobs, options.idle_seconds)
+    if options.page:
+        _write_page(sizes, *report.baseline_with_origin("nodeset"))
+        return
     configure(LogOptions())
     # Ends as after Ctrl-C: what it has started ends with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    sizes = Sizes(options.workers, options.most, options.jobs, options.idle_seconds)
     with tempfile.TemporaryDirectory() as folder:
         figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
     print(report.table(figures, report.baseline("nodeset"), goals(sizes)))
     report.keep("nodeset", figures, where, as_baseline=options.save_baseline)
+    if options.save_baseline:
+        _write_page(sizes, figures, where)
+
+
+def _write_page(sizes: Sizes, figures: phases.Figures, where: dict[str, str]) -> None:
+    report.into_page(report.PAGE, "nodeset", report.markdown(figures, where, goals(sizes), words(sizes)))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from bench.load import RawClient, in_parallel
+from bench.nodeset import processor
 from bench.nodeset.stage import DEADLINE, Pods, following
 from slurm_operator.kube.errors import AlreadyExists
 from slurm_operator.kube.models import Namespace
@@ -82,8 +83,27 @@ class Span:
         }
 
 
+class Stint:
+    """What everything here has taken, on the clock and of the processors, since a moment ago."""
+
+    def __init__(self, started: float) -> None:
+        self._started = started
+        self._used = processor.used()
+
+    def figures(self, name: str, moment: float) -> Figures:
+        """Return what it took until a moment ago."""
+        return {
+            f"{name}_seconds": moment - self._started,
+            f"{name}_work_seconds": processor.used() - self._used,
+        }
+
+
 async def raw_scale_out(run: Run, workers: int) -> Figures:
-    """Create the same pods with a plain client, wait until all are ready, and take them away again."""
+    """Create the same pods with a plain client, wait until all are ready, and take them away again.
+
+    They are behind the same Service and the same budget: what Kubernetes itself does for these with each pod
+    is done whoever creates the pods.
+    """
     namespace = "raw"
     manifest = await run.stage.manifest()
     raw, pods = RawClient(run.box), Pods(run.stage.client, namespace)
@@ -96,17 +116,20 @@ async def raw_scale_out(run: Run, workers: int) -> Figures:
     try:
         with suppress(AlreadyExists):
             await run.stage.client.create(Namespace, {"metadata": {"name": namespace}})
+            for where, beside in await run.stage.surroundings(namespace):
+                await raw.send("POST", where, json.dumps(beside).encode())
         await _service_account(run, namespace)
         async with following(pods.informer):
-            started = time.monotonic()
+            stint = Stint(time.monotonic())
             await in_parallel([f"worker-{number}" for number in range(workers)], create)
-            created = time.monotonic() - started
+            figures = stint.figures("raw_created", time.monotonic())
             ready = await run.stage.until(lambda: len(pods.ready) == workers, "raw pods are ready", pods)
+            figures |= stint.figures("raw_ready", ready)
             await raw.send("DELETE", path, b"")
             await run.stage.until(lambda: not pods.informer.store.list(), "raw pods are gone", pods)
     finally:
         await raw.close()
-    return {"raw_created_seconds": created, "raw_ready_seconds": ready - started}
+    return figures
 
 
 def compared(figures: Figures, plain: list[Figures]) -> Figures:
@@ -115,10 +138,15 @@ def compared(figures: Figures, plain: list[Figures]) -> Figures:
     The plain client only sees pods that are ready; that the status says so, too, is part of ours.
     """
     raw = {name: statistics.mean(one[name] for one in plain) for name in plain[0]}
-    created, ready = figures["scale_out_created_seconds"], figures["scale_out_ready_seconds"]
+
+    def ratio(name: str) -> float:
+        return figures[f"scale_out_{name}"] / raw[f"raw_{name}"]
+
     return raw | {
-        "scale_out_created_ratio": created / raw["raw_created_seconds"],
-        "scale_out_ready_ratio": ready / raw["raw_ready_seconds"],
+        "scale_out_created_ratio": ratio("created_seconds"),
+        "scale_out_ready_ratio": ratio("ready_seconds"),
+        "scale_out_created_work_ratio": ratio("created_work_seconds"),
+        "scale_out_ready_work_ratio": ratio("ready_work_seconds"),
     }
 
 
@@ -136,11 +164,12 @@ async def scale_out(run: Run, workers: int, name: str = "scale_out") -> Figures:
     """Ask for that many workers and wait until the status says that all are ready."""
     stage = run.stage
     before, asked = await run.at_rest(), stage.standin.counts.copy()
-    started = await stage.change(replicas=workers)
+    stint = Stint(await stage.change(replicas=workers))
     created = await stage.until(lambda: len(stage.pods.staying) == workers, "all workers exist")
+    figures = stint.figures(f"{name}_created", created)
     ready = await stage.until(lambda: stage.nodeset.status.ready_replicas == workers, "all are ready")
+    figures |= stint.figures(f"{name}_ready", ready)
     after = await run.at_rest()
-    figures = {f"{name}_created_seconds": created - started, f"{name}_ready_seconds": ready - started}
     return figures | Span(before, after, stage.standin.counts - asked).figures(name)
 
 
@@ -167,11 +196,20 @@ async def scale_in(run: Run, workers: int) -> Figures:
     waves = max(1, len(stage.slurmctld.drains) - drains)
     return {
         "scale_in_seconds": ended - started,
-        "scale_in_slurm_requests_per_wave": span.slurm.total() / waves,
+        "scale_in_slurm_requests_per_wave": (span.slurm.total() - _aside(span.slurm)) / waves,
         "scale_in_waves": waves,
         "scale_in_writes_per_pod": (span.writes.total() - span.writes["DELETE"]) / gone,
         **span.figures("scale_in"),
+        "scale_in_slurm_nodes": slurm["nodes"] + slurm["nodes unchanged"],
+        "scale_in_slurm_jobs": slurm["jobs"] + slurm["jobs unchanged"],
+        "scale_in_slurm_aside": _aside(slurm),
     }
+
+
+def _aside(asked: Counter[str]) -> int:
+    """Return how many requests are sent by the clock, whatever goes on: they belong to no wave."""
+    clocked = ("ping", "diag", "reservations", "reservations unchanged")
+    return sum(asked[what] for what in clocked)
 
 
 async def rolling_update(run: Run) -> Figures:

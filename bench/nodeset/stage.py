@@ -138,6 +138,15 @@ class Stage:
             raise RuntimeError(f"not within {DEADLINE:g} s: {what}; {seen}") from None
         return time.monotonic()
 
+    async def surroundings(self, namespace: str) -> list[tuple[str, dict[str, Any]]]:
+        """Return what stands beside the workers, for another namespace: where to create it, and what."""
+        found: list[tuple[str, dict[str, Any]]] = []
+        for root, kind in (("/api/v1", "services"), ("/apis/policy/v1", "poddisruptionbudgets")):
+            listed = json.loads(await self.client.raw("GET", f"{root}/namespaces/{NAMESPACE}/{kind}"))
+            path = f"{root}/namespaces/{namespace}/{kind}"
+            found += [(path, _copy(one, namespace)) for one in listed["items"]]
+        return found
+
     async def manifest(self) -> dict[str, Any]:
         """Return a worker as a user would have to write it to get the same pod without an operator."""
         path = f"/api/v1/namespaces/{NAMESPACE}/pods/{NAME}-0"
@@ -148,6 +157,11 @@ class Stage:
             key: worker["metadata"][key] for key in ("labels", "annotations") if key in worker["metadata"]
         }
         return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": worker["spec"]}
+
+
+def _copy(found: dict[str, Any], namespace: str) -> dict[str, Any]:
+    spec = {key: value for key, value in found["spec"].items() if key != "clusterIPs"}
+    return {"metadata": {"name": found["metadata"]["name"], "namespace": namespace}, "spec": spec}
 
 
 def _slurm_name(pod: Pod) -> str:

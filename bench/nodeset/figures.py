@@ -1,0 +1,79 @@
+"""The figures that this benchmark takes: what each one is, and its goal.
+
+The words are those of the table in docs/performance.md, which `--save-baseline` writes anew.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from bench.report import Goals
+
+_MOST_REQUESTS, _MOST_WRITES, _JOB_END, _STALL, _RATIO = 5.0, 2.0, 5.0, 50.0, 1.5
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
+
+    workers: int = 1000
+    most: int = 5000
+    jobs: int = 100
+    idle_seconds: float = 60.0
+    quiet_seconds: float = 4.0
+
+
+def goals(sizes: Sizes) -> Goals:
+    """Return the goals; those of memory grow with the number of workers."""
+    found: Goals = {
+        "scale_out_created_ratio": ("≤", _RATIO),
+        "scale_out_ready_ratio": ("≤", _RATIO),
+        "idle_writes": ("≤", 0.0),
+        "scale_in_slurm_requests_per_wave": ("≤", _MOST_REQUESTS),
+        "scale_in_writes_per_pod": ("≤", _MOST_WRITES),
+        "job_end_p95_seconds": ("≤", _JOB_END),
+    }
+    for count in (sizes.workers, sizes.most):
+        found[f"rss_mib_{count}"] = ("≤", 100.0 + count * 10 / 1024)
+        found[f"stall_ms_{count}"] = found[f"stall_cpu_ms_{count}"] = ("≤", _STALL)
+    return found
+
+
+def words(sizes: Sizes) -> dict[str, str]:
+    """Return what to call each figure that people should see, in the order in which they should."""
+    return {name.format(sizes=sizes): text.format(sizes=sizes) for name, text in _WORDS.items()}
+
+
+_WORDS: Final = {
+    "scale_out_created_ratio": "scale-out to {sizes.workers}: seconds until all exist ÷ a plain client's",
+    "scale_out_ready_ratio": "… seconds until the status says that all are ready ÷ a plain client's",
+    "scale_out_created_work_ratio": "… processor time of all processes until all exist ÷ a plain client's",
+    "scale_out_ready_work_ratio": "… the same until all are ready",
+    "scale_out_created_seconds": "… seconds until all exist",
+    "scale_out_ready_seconds": "… seconds until the status says that all are ready",
+    "scale_out_writes": "… writes to the API server, until rest",
+    "scale_out_slurm_requests": "… requests to Slurm, until rest",
+    "scale_out_cpu_seconds": "… CPU-seconds of the operator, until rest",
+    "idle_writes": "one idle minute with {sizes.workers}: writes",
+    "idle_slurm_requests": "… requests to Slurm",
+    "idle_cpu_seconds": "… CPU-seconds",
+    "scale_in_slurm_requests_per_wave": "scale-in by half, all idle: requests to Slurm for a wave of drains",
+    "scale_in_slurm_nodes": "… of these, lists of nodes",
+    "scale_in_slurm_jobs": "… of these, lists of jobs",
+    "scale_in_slurm_aside": "… beside these, what is asked by the clock: pings, uptime, reservations",
+    "scale_in_writes_per_pod": "… writes for each pod beside its deletion",
+    "scale_in_seconds": "… seconds until the last pod was told to go",
+    "update_seconds": "rolling update of the other half, 25 % at a time: seconds",
+    "update_writes": "… writes to the API server",
+    "update_cpu_seconds": "… CPU-seconds of the operator",
+    "job_end_p50_seconds": "end of a job to the deletion of its pod: median, seconds",
+    "job_end_p95_seconds": "… 95th percentile, seconds",
+    "rss_mib_{sizes.workers}": "resident memory with {sizes.workers} workers, MiB",
+    "rss_mib_{sizes.most}": "resident memory with {sizes.most} workers, MiB",
+    "stall_cpu_ms_{sizes.workers}": "longest turn of the event loop, {sizes.workers} workers: ms of CPU time",
+    "stall_ms_{sizes.workers}": "… ms by the clock",
+    "stall_cpu_ms_{sizes.most}": "longest turn of the event loop, {sizes.most} workers: ms of CPU time",
+    "stall_ms_{sizes.most}": "… ms by the clock",
+}
