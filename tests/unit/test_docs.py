@@ -1,0 +1,292 @@
+"""The documentation, held against the tree: what it names exists."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from slurm_operator.api import wellknown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "charts/*/README.md", "tests/**/*.md")
+    for path in ROOT.glob(pattern)
+)
+SITUATIONS = [path for path in PAGES if path.parent.name == "situations"]
+# Whose words for reasons, conditions and Events have to be those of the program.
+SPOKEN = [
+    *SITUATIONS,
+    *(ROOT / "docs" / f"{name}.md" for name in ("takeover", "nodeset", "control-plane", "tokens")),
+]
+CHARTS = {path.parent.name: path for path in ROOT.glob("charts/*/values.yaml")}
+EVERY = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+
+_FENCE = re.compile(r"^( *)(```+)(\w*)\n(.*?)^\1\2 *$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_LINK = re.compile(r"\[[^\]]*\]\(([^()\s]+)\)")
+_HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
+
+
+# ---------------------------------------------------------------------------------------------------- reading
+@functools.cache
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def prose(path: Path) -> str:
+    """Return a page without its blocks of code."""
+    return _FENCE.sub("", text_of(path))
+
+
+def blocks(path: Path, *languages: str) -> list[str]:
+    """Return the blocks of code of a page, of some languages or of all."""
+    return [found[4] for found in _FENCE.finditer(text_of(path)) if not languages or found[3] in languages]
+
+
+def spans(path: Path) -> list[str]:
+    """Return what is set in backticks within sentences, each on one line."""
+    return [" ".join(found[2].split()) for found in _SPAN.finditer(prose(path))]
+
+
+def commands(path: Path) -> Iterator[str]:
+    """Yield every command that a reader may copy: lines of shells, and those within sentences."""
+    lines = "\n".join(blocks(path, "", "sh", "console")).replace("\\\n", " ").splitlines()
+    for line in [*lines, *spans(path)]:
+        yield line.strip().removeprefix("$ ").partition(" #")[0]
+
+
+# ------------------------------------------------------------------------------------------------------ links
+@functools.cache
+def anchors(path: Path) -> frozenset[str]:
+    """Return the names by which headings of a page can be linked to, as GitHub makes them."""
+    found: dict[str, int] = {}
+    names = []
+    for heading in _HEADING.findall(prose(path)):
+        plain = _LINK.sub(lambda match: match[0][1 : match[0].index("]")], heading).replace("`", "")
+        name = re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+        number = found[name] = found.get(name, -1) + 1
+        names.append(f"{name}-{number}" if number else name)
+    return frozenset(names)
+
+
+@EVERY
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every link to a file or a heading of the tree has a target."""
+    broken = []
+    for link in _LINK.findall(_SPAN.sub("", prose(page)) + " ".join(_links_in_tables(page))):
+        if "://" in link:
+            continue
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def _links_in_tables(page: Path) -> list[str]:
+    # A link around a word in backticks is none once these are taken away.
+    return [found[0] for found in re.finditer(r"\[`[^`]+`\]\([^()\s]+\)", prose(page))]
+
+
+def test_every_situation_is_on_the_map() -> None:
+    """Each page about a situation is linked from the map, and the map from the front page."""
+    listed = set(_LINK.findall(text_of(ROOT / "docs" / "README.md")))
+    assert {f"situations/{page.name}" for page in SITUATIONS} <= listed
+    assert "docs/README.md" in _LINK.findall(text_of(ROOT / "README.md"))
+
+
+# --------------------------------------------------------------------------------------------------- commands
+def test_make_targets_exist() -> None:
+    """What a page tells to make can be made."""
+    targets = set(re.findall(r"^([a-z-]+):", text_of(ROOT / "Makefile"), re.MULTILINE))
+    told = {
+        (page.name, words[1])
+        for page in PAGES
+        for command in commands(page)
+        if (words := command.split())[:1] == ["make"] and re.fullmatch(r"[a-z-]+", "".join(words[1:2]))
+    }
+    assert told
+    assert {(page, target) for page, target in told if target not in targets} == set()
+
+
+_KINDS_OF_OTHERS = (
+    *("configmap", "controllerrevision", "crd", "deployment", "endpointslice", "event", "lease"),
+    *("namespace", "node", "pdb", "pod", "pvc", "secret", "service", "statefulset", "storageclass"),
+)
+
+
+@functools.cache
+def kinds() -> frozenset[str]:
+    """Return every word by which kubectl knows a kind that pages may speak of."""
+    known = set()
+    for path in ROOT.glob("charts/slurm-operator-crds/templates/*.yaml"):
+        # What Helm puts in is no YAML.
+        names = yaml.safe_load(re.sub(r"\{\{.*?\}\}", "", text_of(path)))["spec"]["names"]
+        ours = {names["singular"], names["plural"], *names.get("shortNames", ())}
+        known |= ours | {f"{name}.{wellknown.GROUP}" for name in ours} | set(names.get("categories", ()))
+    return frozenset({*known, *_KINDS_OF_OTHERS, *(f"{name}s" for name in _KINDS_OF_OTHERS), "all", "cm"})
+
+
+_ABOUT = {"get", "describe", "delete", "scale", "patch", "annotate", "label", "wait", "edit", "taint"}
+_WITH_VALUE = re.compile(r"-n|-l|-o|-L|-c|-p|-f|--for|--namespace|--selector|--output")
+
+
+def named_kinds(command: str) -> Iterator[str]:
+    """Yield the kinds that a kubectl command names."""
+    words = [
+        word
+        for before, word in zip(["", *command.split()], command.split(), strict=False)
+        if not word.startswith("-") and not _WITH_VALUE.fullmatch(before)
+    ]
+    for verb, word in itertools.pairwise(words[1:]):
+        if verb not in _ABOUT or not re.fullmatch(r"[a-z.,]+(/\S*)?", word):
+            continue
+        yield from word.partition("/")[0].split(",")
+        break
+
+
+def test_kubectl_is_asked_for_kinds_that_exist() -> None:
+    """Commands of kubectl name kinds of Kubernetes or of ours."""
+    told = {
+        (page.name, kind)
+        for page in PAGES
+        for command in commands(page)
+        if command.startswith("kubectl ")
+        for kind in named_kinds(command)
+    }
+    assert ("scaling.md", "nodeset") in told
+    assert {(page, kind) for page, kind in told if kind not in kinds()} == set()
+
+
+# ----------------------------------------------------------------------------------------------------- values
+_FREE = {  # objects of Kubernetes, and maps of a user's own
+    *("affinity", "image", "nodeSelector", "persistence", "podSpec", "resources", "secretRef", "service"),
+    *("login", "logfile", "metadata", "slurmctld", "slurmd", "slurmdbd", "slurmrestd"),
+    *("clusters", "configFiles", "configMap", "extraConfMap", "partitions", "scheduledUpdate", "tokens"),
+    "slurm-operator-crds",
+}
+_SETS = {"nodesets": "nodesetDefaults", "loginsets": "loginsetDefaults"}
+
+
+@functools.cache
+def values_of(chart: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text_of(CHARTS[chart]))
+    return found
+
+
+def unknown_values(chart: str, given: dict[str, Any], known: dict[str, Any], path: str = "") -> list[str]:
+    """Return the names in some values that the chart does not have."""
+    found = []
+    for name, value in given.items():
+        if name not in known:
+            found.append(f"{path}{name}")
+        elif name in _SETS and not path:
+            defaults = values_of(chart)[_SETS[name]]
+            for entry, inside in value.items():
+                found += unknown_values(chart, inside or {}, defaults, f"{name}.{entry}.")
+        elif isinstance(value, dict) and isinstance(known[name], dict) and name not in _FREE:
+            found += unknown_values(chart, value, known[name], f"{path}{name}.")
+    return found
+
+
+def test_values_in_pages_exist() -> None:
+    """Values that a page shows for a chart are values of that chart."""
+    shown, wrong = 0, []
+    for page in PAGES:
+        for block in blocks(page, "yaml"):
+            if (head := re.match(r"# values of the chart ([\w-]+)\n", block)) is None:
+                continue
+            shown += 1
+            wrong += [
+                f"{page.name}: {name}"
+                for name in unknown_values(head[1], yaml.safe_load(block), values_of(head[1]))
+            ]
+    assert shown
+    assert wrong == []
+
+
+def test_values_in_commands_exist() -> None:
+    """Values that a command sets are values of the chart that it installs."""
+    told = [
+        (page.name, chart, assignment)
+        for page in PAGES
+        for command in commands(page)
+        for chart in re.findall(r"\./charts/([\w-]+)", command)
+        for given in re.findall(r"--set[ =](\S+)", command)
+        for assignment in given.split(",")
+    ]
+    assert told
+    wrong = []
+    for page, chart, assignment in told:
+        given: Any = None
+        for name in reversed(assignment.partition("=")[0].split(".")):
+            given = {name: given}
+        wrong += [f"{page}: {name}" for name in unknown_values(chart, given, values_of(chart))]
+    assert wrong == []
+
+
+# ------------------------------------------------------------------------------------------------------ words
+def test_labels_and_annotations_exist() -> None:
+    """Every label, annotation and finalizer of ours that a page names is one of the API."""
+    known = {value for value in vars(wellknown).values() if isinstance(value, str)}
+    known |= {f"{wellknown.GROUP}/{version}" for version in (wellknown.VERSION, wellknown.CLUSTER_VERSION)}
+    name = re.compile(rf"(?:[a-z]+\.)?{re.escape(wellknown.GROUP)}/[a-z][a-z0-9-]*")
+    unknown = {
+        (page.name, found)
+        for page in PAGES
+        for found in name.findall(text_of(page))
+        # kubectl prints names of objects in the same form; those of the examples begin with the release's.
+        if found.removesuffix("-") not in known and not re.search(r"[a-z]\.slinky.*/slurm", found)
+    }
+    assert unknown == set()
+
+
+def test_named_tests_exist() -> None:
+    """A test that a page calls as witness is there."""
+    known = {path.name for path in ROOT.glob("tests/**/test_*.py")}
+    for path in ROOT.glob("tests/**/test_*.py"):
+        known |= set(re.findall(r"def (test_\w+)", text_of(path)))
+    told = {
+        (page.name, word)
+        for page in PAGES
+        for span in spans(page)
+        for word in re.findall(r"\btest_\w+\b(?!\*)(?:\.py)?", span)
+    }
+    assert told
+    assert {(page, word) for page, word in told if word not in known} == set()
+    without = [page.name for page in SITUATIONS if not any(page.name == name for name, _ in told)]
+    assert without == []
+
+
+# Of Kubernetes, and parameters of Slurm that a user may set.
+_WORDS_OF_OTHERS = {
+    *("ClusterFirstWithHostNet", "FailedScheduling", "NotReady"),
+    *("AutoDetect", "GresTypes", "KillWait", "MessageTimeout", "PartitionName", "SelectType"),
+    *("SlurmctldTimeout", "SlurmdTimeout"),
+}
+
+
+def test_words_of_conditions_and_events_exist() -> None:
+    """A reason, a condition or an Event that a page names is a word of the program or of its charts."""
+    sources = [*ROOT.glob("src/slurm_operator/**/*.py"), *ROOT.glob("charts/**/*.yaml")]
+    known = set(re.findall(r"\w+", "\n".join(map(text_of, sources)))) | _WORDS_OF_OTHERS
+    # Put together from what was tried and how it went.
+    known |= {f"{action}Failed" for action in ("Create", "Delete", "Patch")}
+    told = {
+        (page.name, word)
+        for page in SPOKEN
+        for span in spans(page)
+        for word in re.findall(r"(?<![\w./-])[A-Z][a-z]+(?:[A-Z][a-z]+)+(?![\w./-])", span)
+    }
+    assert ("scaling.md", "JobsRunning") in told
+    assert {(page, word) for page, word in told if word not in known} == set()
