@@ -11,6 +11,8 @@ from kubebox.console import Stopwatch
 from kubebox.nodes.ground import what_is_lacking
 from scripts.demo_cluster import (
     KUBEBOX_VALUES,
+    RELEASE,
+    ROOT,
     Cluster,
     await_slurm,
     images,
@@ -28,17 +30,27 @@ if TYPE_CHECKING:
 WORKERS = 2
 # All workers may be replaced at once: what holds one back is its job.
 SETTINGS = f"nodesets.demo.replicas={WORKERS},nodesets.demo.updateStrategy.rollingUpdate.maxUnavailable=100%"
-
+HA_VALUES = ROOT / "examples" / "ha-values.yaml"
+FIGURES = pytest.StashKey[list[str]]()
 
 LACKING = what_is_lacking()
 collect_ignore_glob = ["test_*.py"] if LACKING else []
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say why these tests were left out, where there can be no real nodes."""
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say how long everything took; or why these tests were left out, where there can be no real nodes."""
     if LACKING:
         terminalreporter.section("tests/e2e were NOT run", yellow=True)
         terminalreporter.line(f"real nodes are impossible here: {LACKING}")
+        return
+    ended = [*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")]
+    calls = [each for each in ended if each.when == "call" and each.nodeid.startswith("tests/e2e/")]
+    if calls:
+        terminalreporter.section("tests/e2e: how long it took")
+        for each in calls:
+            terminalreporter.line(f"{each.duration:6.1f} s  {each.nodeid.rpartition('::')[2]}")
+        for line in config.stash.get(FIGURES, []):
+            terminalreporter.line(line)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -51,14 +63,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """Take the nodes down after the last of these tests: fixtures of a session stay until its very end."""
     funcargs: dict[str, object] = getattr(item, "funcargs", {})
-    found = funcargs.get("site")
     last = nextitem is None or nextitem.path.parent != item.path.parent
-    if last and isinstance(found, Site):
+    if last and isinstance(found := funcargs.get("site"), Site):
         found.box.down()
 
 
 @pytest.fixture(scope="session")
-def site(kube_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(
+    kube_programs: object, pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Site]:
     """Install everything from nothing: Kubernetes with real nodes, the operator, a Slurm cluster."""
     del kube_programs
     home: Path = tmp_path_factory.mktemp("e2e")
@@ -81,4 +94,15 @@ def site(kube_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Ite
             f"loginsetDefaults.rootSshAuthorizedKeys={public.decode()}",
         )
         await_slurm(cluster, say, WORKERS)
-        yield Site(box, cluster, private)
+        yield Site(box, cluster, private, figures=pytestconfig.stash.setdefault(FIGURES, []))
+
+
+@pytest.fixture(scope="session")
+def pair(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Site:
+    """Install a second Slurm cluster beside the first, small, with a slurmctld that stands by."""
+    say = Stopwatch(sys.stderr)
+    cluster = Cluster(site.box.kubeconfig, tmp_path_factory.mktemp("pair"), say, namespace="pair")
+    values = ("--values", str(HA_VALUES), "--values", str(KUBEBOX_VALUES))
+    cluster.install(RELEASE, "slurm", cluster.namespace, *values)
+    await_slurm(cluster, say, 1)
+    return Site(site.box, cluster, "", accounting=False, figures=site.figures)

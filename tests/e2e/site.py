@@ -1,19 +1,26 @@
 """A Slurm on real nodes and what is done to it: jobs that end when they are told to, and waiting for a state.
 
 A job of ours runs until a file appears in the pod of its worker. So a test says when it ends, however slow
-the machine is, and a job that was killed is told from one that ended: only the latter is COMPLETED, code 0.
+the machine is, and a job that was killed is told from one that ended: only the latter is COMPLETED, with code
+0 and without a restart, says slurmctld, and only once, says accounting.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import re
+import signal
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kubebox.errors import BoxError
 from scripts.demo_cluster import NODESET, Cluster, has_workers, is_ready, troubles
+from tests.jobkilled import JobKilled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +28,12 @@ if TYPE_CHECKING:
     from kubebox import Box
 
 DEADLINE = 300.0
+# Without a limit a job would have all memory of its worker, and others had to wait for it.
+SBATCH = ("sbatch", "--parsable", "--mem=16", "--chdir=/tmp", "--output=/dev/null")
 _PAUSE = 0.5
+_MARK = "/run/mark"
+_UNFINISHED = {"PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED"}
+_FIELD = re.compile(r"(?:^|\s)(JobState|ExitCode|Restarts|NodeList)=(\S*)")
 
 
 @dataclass(frozen=True)
@@ -31,18 +43,20 @@ class Site:
     box: Box
     cluster: Cluster
     ssh_key: str
+    accounting: bool = True
+    figures: list[str] = field(default_factory=list)
 
-    def until(self, wanted: Callable[[], Any], what: str) -> None:
-        """Wait until something is so; an error while asking is no answer."""
-        deadline = time.monotonic() + DEADLINE
+    def until(self, wanted: Callable[[], Any], what: str) -> float:
+        """Wait until something is so, and return for how many seconds; an error while asking is no answer."""
+        began = time.monotonic()
         said = ""
         while True:
             try:
                 if wanted():
-                    return
+                    return time.monotonic() - began
             except BoxError as error:
                 said = str(error)
-            if time.monotonic() > deadline:
+            if time.monotonic() > began + DEADLINE:
                 pytest.fail(
                     f"not so after {DEADLINE:g} s: {what}\n{said}\n{troubles(self.cluster)}", pytrace=False
                 )
@@ -78,6 +92,21 @@ class Site:
         items = self.cluster.get("pods", f"--selector={selector}")["items"]
         return {item["metadata"]["name"]: item for item in items}
 
+    def make_nodeset(self, name: str, spec: dict[str, Any]) -> None:
+        """Make a NodeSet like the first one, but for some fields of its spec."""
+        other = self.nodeset()
+        made = {
+            "apiVersion": other["apiVersion"],
+            "kind": "NodeSet",
+            "metadata": {"name": name},
+            "spec": {**other["spec"], **spec},
+        }
+        self.cluster.kubectl("apply", "--filename=-", stdin=json.dumps(made))
+
+    def uids(self) -> dict[str, str]:
+        """Return which pods the workers are just now, by name."""
+        return {name: pod["metadata"]["uid"] for name, pod in self.pods().items()}
+
     def uid(self, pod: str) -> str:
         return str(self.cluster.get("pod", pod)["metadata"]["uid"])
 
@@ -90,16 +119,29 @@ class Site:
 
         self.until(so, f"a new {pod} is ready")
 
+    def kill(self, pod: dict[str, Any], program: str, how: signal.Signals = signal.SIGKILL) -> int:
+        """Send a program of a pod a signal that it cannot handle; return how many processes got it."""
+        uid, name = pod["metadata"]["uid"], program.encode()
+        killed = 0
+        for process in Path("/proc").iterdir():
+            if process.name.isdigit() and _is_of(process, uid, name):
+                os.kill(int(process.name), how)
+                killed += 1
+        return killed
+
     def start_job(self, worker: str | None = None) -> Job:
         """Start a job, on a worker if one is named, and return when it runs."""
         where = () if worker is None else (f"--nodelist={worker}",)
         script = "until [ -e /run/end-$SLURM_JOB_ID ]; do sleep 0.2; done"
-        line = self.cluster.slurm(
-            "sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", *where, f"--wrap={script}"
-        )
+        line = self.cluster.slurm(*SBATCH, *where, f"--wrap={script}")
         identity = line.strip().partition(";")[0]
         self.until(lambda: self._ask(identity, "%T") == "RUNNING", f"job {identity} runs")
-        return Job(self, identity, self._ask(identity, "%N"))
+        node = self._ask(identity, "%N")
+        return Job(self, identity, node, self._pod_of(node))
+
+    def _pod_of(self, node: str) -> str:
+        """Return the pod whose host name is the name of a node in Slurm."""
+        return next(name for name, pod in self.pods().items() if pod["spec"].get("hostname", name) == node)
 
     def _ask(self, identity: str, what: str) -> str:
         return self.cluster.slurm("squeue", "--noheader", f"--jobs={identity}", f"--format={what}").strip()
@@ -129,35 +171,68 @@ class Job:
     site: Site
     identity: str
     node: str
-
-    @property
-    def pod(self) -> str:
-        """The pod of its worker, whose host name is the name of the node in Slurm."""
-        return f"slurm-worker-{self.node}"
+    pod: str
 
     def runs(self) -> bool:
         """Tell whether slurmctld says that the job runs."""
         return self.site._ask(self.identity, "%T") == "RUNNING"
 
-    def assert_unharmed(self) -> None:
-        """Check that the job runs, on the same worker as before and for the first time."""
-        assert self.site._ask(self.identity, "%T %N") == f"RUNNING {self.node}"
-
-    def end(self) -> None:
-        """Tell the job to end, and wait until accounting says that it ended well and ran only once."""
-        touch = ("touch", f"/run/end-{self.identity}")
-        self.site.cluster.kubectl("exec", self.pod, "--container=slurmd", "--", *touch)
-        ask = (
-            "sacct",
-            "--noheader",
-            "--parsable2",
-            "--allocations",
-            "--duplicates",
-            f"--jobs={self.identity}",
+    def written_down(self, controller: str) -> None:
+        """Wait until slurmctld has saved that the job runs: a crash loses what it did in the last seconds."""
+        inside = ("exec", controller, "--container=slurmctld", "--")
+        self.site.cluster.kubectl(*inside, "touch", _MARK)
+        self.site.cluster.slurm("scontrol", "update", f"JobId={self.identity}", "Comment=kept")
+        find = ("find", "/var/spool/slurmctld", "-name", "job_state", "-newer", _MARK)
+        self.site.until(
+            lambda: self.site.cluster.kubectl(*inside, *find).strip(), "slurmctld saved its state"
         )
 
-        def record() -> str:
-            return self.site.cluster.slurm(*ask, "--format=State,ExitCode,NodeList").strip()
+    def drained(self) -> bool:
+        """Tell whether its worker takes no other jobs."""
+        command = ("sinfo", "--noheader", "--Node", f"--nodes={self.node}", "--format=%T")
+        return self.site.cluster.slurm(*command).strip().startswith("drain")
 
-        self.site.until(lambda: record() and "RUNNING" not in record(), f"job {self.identity} ended")
-        assert record() == f"COMPLETED|0:0|{self.node}"
+    def assert_unharmed(self) -> None:
+        """Check that the job runs, on the same worker as before and for the first time."""
+        self._expect({"JobState": "RUNNING"})
+
+    def end(self) -> None:
+        """Tell the job to end, and wait until Slurm says that it ended well and ran only once."""
+        touch = ("touch", f"/run/end-{self.identity}")
+        self.site.cluster.kubectl("exec", self.pod, "--container=slurmd", "--", *touch)
+        self.site.until(lambda: self._told()["JobState"] not in _UNFINISHED, f"job {self.identity} ended")
+        self._expect({"JobState": "COMPLETED", "ExitCode": "0:0"})
+        if self.site.accounting:
+            self.site.until(lambda: self._recorded() and "RUNNING" not in self._recorded(), "it is recorded")
+            if (record := self._recorded()) != f"COMPLETED|0:0|{self.node}":
+                raise JobKilled(f"of job {self.identity} accounting says {record}")
+
+    def _expect(self, wanted: dict[str, str]) -> None:
+        told = self._told()
+        wanted = {**wanted, "Restarts": "0", "NodeList": self.node}
+        if {name: told[name] for name in wanted} != wanted:
+            raise JobKilled(f"of job {self.identity} slurmctld says {told}, and not {wanted}")
+
+    def _told(self) -> dict[str, str]:
+        """Return what slurmctld says of the job; it remembers one that has ended for five minutes."""
+        command = ("scontrol", "--oneliner", "show", "job", self.identity)
+        told = dict(_FIELD.findall(self.site.cluster.slurm(*command)))
+        if told.keys() != {"JobState", "ExitCode", "Restarts", "NodeList"}:
+            raise BoxError(f"scontrol says of job {self.identity} only {told}")
+        return told
+
+    def _recorded(self) -> str:
+        command = ("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates")
+        what = (f"--jobs={self.identity}", "--format=State,ExitCode,NodeList")
+        return self.site.cluster.slurm(*command, *what).strip()
+
+
+def _is_of(process: Path, uid: str, program: bytes) -> bool:
+    """Tell whether a process of this machine runs a program in a container of the pod with this UID."""
+    try:
+        inside = uid in (process / "cgroup").read_text()
+        words = (process / "cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    # A script is called by its interpreter.
+    return inside and program in {word.rpartition(b"/")[2] for word in words[:3]}

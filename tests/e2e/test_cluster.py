@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scripts.demo_cluster import LOGIN, NAMESPACE, RELEASE
+from scripts.demo_cluster import LOGIN, NAMESPACE, OPERATOR_NAMESPACE, RELEASE
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -16,6 +16,12 @@ def test_a_job_runs_on_all_workers_of_a_fresh_installation(site: Site) -> None:
     """What helm installs from nothing runs a job on every worker."""
     site.settled(2)
     site.run_everywhere(2)
+
+
+def test_operator_passes_the_tests_of_its_chart(site: Site) -> None:
+    """`helm test` reaches the operator and its webhook through their Services, and both are well."""
+    said = site.cluster.run("helm", "test", "slurm-operator", "--namespace", OPERATOR_NAMESPACE)
+    assert said.count("Succeeded") == 2
 
 
 def test_accounting_keeps_the_record_of_a_job(site: Site) -> None:
@@ -57,6 +63,7 @@ def test_slurmctld_reads_a_changed_configuration(site: Site) -> None:
 def test_jobs_survive_the_loss_of_slurmctld(site: Site) -> None:
     """A job runs on while the pod of slurmctld is gone, and the new one knows it."""
     job, before = site.start_job(), site.uid(CONTROLLER)
+    job.written_down(CONTROLLER)
     site.cluster.kubectl("delete", "pod", CONTROLLER, "--grace-period=0", "--force")
     site.ready_again(CONTROLLER, before)
     site.until(job.runs, "the new slurmctld says that the job runs")

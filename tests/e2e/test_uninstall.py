@@ -21,8 +21,13 @@ def left(site: Site, kinds: str, *where: str) -> set[str]:
 
 
 def test_uninstalled_slurm_leaves_its_volumes(site: Site) -> None:
-    """Of a Slurm cluster that helm removed only the state of slurmctld and the database are left."""
+    """Slurm goes whole, a running job with it, and leaves only the state of slurmctld and the database.
+
+    A NodeSet that is deleted alone waits for its jobs; with its Controller there is no Slurm left to ask, nor
+    any job that could end well.
+    """
     site.settled(2)
+    site.start_job()
     site.cluster.run("helm", "uninstall", RELEASE, "--namespace", NAMESPACE, timeout=PATIENCE)
     site.until(lambda: not left(site, KINDS), "nothing is left")
     claims = left(site, "persistentvolumeclaims")

@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DrainNodes, PatchPod, UndrainNodes
+from slurm_operator.controllers.nodeset.actions import (
+    DeletePod,
+    DrainNodes,
+    PatchPod,
+    ResumeNodes,
+    UndrainNodes,
+)
 from slurm_operator.controllers.nodeset.decisions import Wait
 from slurm_operator.controllers.nodeset.plan import Plan, plan
-from tests.unit.nodeset.clustermodel import make_node
+from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
-from tests.unit.slurm.views import node
+from tests.unit.slurm.views import node, number
 
 if TYPE_CHECKING:
     from slurm_operator.slurm.model import Node
@@ -110,3 +116,21 @@ def test_an_existing_drain_of_ours_keeps_its_reason() -> None:
         {CORDON: "true", BY: "NodeCordoned"}, node("gpu-0", *DRAINED, reason=OURS), cordoned=True
     )
     assert drains(decided) == []
+
+
+@pytest.mark.parametrize("down", [False, True])
+def test_a_node_gets_no_work_while_a_pod_of_its_name_goes(*, down: bool) -> None:
+    """Whoever shares a node with a pod that goes takes work again when that is gone, not before."""
+    slurm = node(
+        *("gpu-0", "DOWN" if down else "IDLE", "DRAIN"),
+        reason=OURS,
+        slurmd_start_time=number(20),
+        reason_changed_at=number(10),
+    )
+    shared = (pod(0), pod(1, hostname="gpu-0"))
+    leaving = make_nodeset(replicas=1, finalizers=(wellknown.FINALIZER_DRAIN,))
+    decided = plan(observe(*shared, slurm=(slurm,), nodeset=leaving))
+    assert [one.name for one in decided.actions if isinstance(one, DeletePod)] == ["gpu-1"]
+    assert not any(isinstance(one, UndrainNodes | ResumeNodes) for one in decided.actions)
+    left = plan(observe(shared[0], slurm=(slurm,), nodeset=leaving))
+    assert any(isinstance(one, UndrainNodes | ResumeNodes) for one in left.actions)

@@ -109,6 +109,8 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
         sharing[worker.slurm_name].append((worker, cause))
     drains: defaultdict[str, list[str]] = defaultdict(list)
     unwanted = {name for name, users in sharing.items() if any(cause is not None for _, cause in users)}
+    # One that goes right now is not among those that stay, and its node must not get work before it is gone.
+    unwanted |= {worker.slurm_name for worker in seen.workers if worker.active and worker.uid in going}
     resumes = returned(sight, seen.workers, unwanted)
     undrains = []
     for name, users in sharing.items():
@@ -117,7 +119,7 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
             text = _drain(seen, sight, *reasons[0], found)
             if text is not None:
                 drains[text].append(name)
-        elif name not in resumes and _undrain(sight, users[0][0], found):
+        elif name not in resumes and name not in unwanted and _undrain(sight, users[0][0], found):
             undrains.append(name)
     found.actions += [DrainNodes(text, tuple(sorted(some))) for text, some in sorted(drains.items())]
     if undrains:

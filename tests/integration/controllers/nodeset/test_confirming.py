@@ -215,6 +215,9 @@ async def test_while_a_drain_is_under_way_nothing_is_known(hostile: HostileSlurm
         await hands.called()
         assert memory.changing == {}
         assert memory.written["gpu-0"] > (connection.view.taken or 0.0)
+        blind = dataclasses.replace(at_hand, outcome=Outcome())
+        hands.slurm.recall(blind)
+        assert 0.0 < min(blind.outcome.looks) <= 5.0, "no event tells that a list shows nothing of it"
         drain = dataclasses.replace(at_hand, plan=Plan((DrainNodes("why", ("gpu-0",)),)))
         hands.slurm.recall(drain)
         assert [one.reason for one in drain.outcome.troubles] == ["SlurmWriteFailed"]

@@ -63,6 +63,8 @@ class Slurm:
                 if item in states or taken is None or taken <= memory.written.get(item[0], -math.inf)
             ]
         )
+        # The plan asks for nothing until a list shows the attempt, and that a list shows nothing is no event.
+        memory.states.wait(memory.states.items, _now(), work.outcome)
         memory.fields.keep(fields)
         memory.states.tell(work.outcome)
         memory.fields.tell(work.outcome)
