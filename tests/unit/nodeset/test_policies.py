@@ -216,3 +216,14 @@ def test_a_view_from_before_the_last_write_does_not_count() -> None:
         assert isinstance(decision, Hold)
         assert decision.reason is Wait.DRAIN_PENDING
     assert math.isinf(observe().since)
+
+
+@pytest.mark.parametrize("slurm", [view(drained_node("gpu-0")), view(**LONG_GONE)], ids=["drained", "absent"])
+def test_no_cluster_decides_about_a_worker_of_another_one(slurm: ClusterView) -> None:
+    """What a Controller says of a name is no ground to delete a pod that has joined another cluster."""
+    leaving = make_nodeset(replicas=0, finalizers=(wellknown.FINALIZER_DRAIN,))
+    for controller, goes in (("slurm", True), ("former", False)):
+        there = pod(0, labels={wellknown.LABEL_CLUSTER: controller})
+        decided = plan(observe(there, nodeset=leaving, view=slurm))
+        assert any(isinstance(one, DeletePod) for one in decided.actions) is goes
+        assert [one.hold.reason for one in decided.holds] == ([] if goes else [Wait.NO_CONNECTION])

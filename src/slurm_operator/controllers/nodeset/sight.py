@@ -70,7 +70,7 @@ _ASKED_JUST_NOW: Final = 30.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
-_SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "another NodeSet has a worker of this name")
+_SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "the node of this name may be another worker's")
 
 
 class Sight:
@@ -85,8 +85,8 @@ class Sight:
         """Whether anything is known about any node."""
         self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
         self._taken = -math.inf if view is None or view.taken is None else view.taken
-        self.shared = shared(seen)
-        """Nodes that may be those of another NodeSet's workers: of these nothing is known."""
+        self.shared = shared(seen) | _elsewhere(seen)
+        """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
         self.deadlines = (
             view is not None
             and view.jobs_taken is not None
@@ -225,6 +225,25 @@ class Sight:
 def look(seen: Observation) -> Sight:
     """Return what Slurm says, as an observation has it."""
     return seen.memo.sight(seen, lambda: Sight(seen))
+
+
+def _elsewhere(seen: Observation) -> dict[str, Hold]:
+    """Return the names of workers that have joined another cluster, each with a hold.
+
+    `controllerRef` cannot be changed where the webhook runs. Where it was, the cluster that is asked now says
+    nothing about jobs of the former one, nor about a node of its own that happens to have the name.
+    """
+    here = seen.nodeset.spec.controller_ref.name
+    found = {}
+    for worker in seen.workers:
+        there = worker.labels.get(wellknown.LABEL_CLUSTER) or here
+        if there != here:
+            text = (
+                f"pod {worker.name} is a worker of Controller {there}, and {here} cannot say what runs in "
+                "it: delete the pod when no job is in it"
+            )
+            found[worker.slurm_name] = Hold(Wait.NO_CONNECTION, text)
+    return found
 
 
 def node_busy(node: Node) -> bool:
