@@ -35,9 +35,9 @@ slurm: venv ## the root file systems of Slurm, made once
 images: kube slurm ## container images of Slurm and of the operator, made once
 	@if [ "$$(id -u)" -eq 0 ]; then $(STEP) "container images" "$(BIN)/python" scripts/images.py; fi
 
-test: kube slurm images ## all tests, against a real Kubernetes and a real Slurm
+test: kube slurm images ## all tests, against a real Kubernetes and a real Slurm (PYTEST_ARGS: some, in one process)
 	@$(STEP) "chart tests" "$(BIN)/python" scripts/charts.py test
-	@$(STEP) "tests" $(PYTEST) $(PYTEST_ARGS)
+	@$(STEP) "tests" $(if $(PYTEST_ARGS),,"$(BIN)/python" scripts/suite.py $(if $(REPORTS),--reports "$(REPORTS)")) $(PYTEST) $(PYTEST_ARGS)
 
 explore: venv ## the property tests with fresh seeds and many more cases (EXPLORE_FACTOR=20 times as many)
 	@HYPOTHESIS_PROFILE=explore $(STEP) "property tests, explored" $(PYTEST) -m hypothesis --timeout=0 tests/unit $(PYTEST_ARGS)

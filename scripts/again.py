@@ -6,9 +6,9 @@ pure code, where nothing can be late, and none that saw a job disturbed: that mu
 that pass then are named as FLAKY at the end of the run. Each of them is a defect to be mended, of the test or
 of the product.
 
-FOLDER holds what CI keeps of one run: `tests.xml`, pytest's report of it, is read; `again.xml` and
-`verdict.txt`, what is to be said at the end of the run, are written. The exit code is 0 if everything passed
-now. To be started where the Makefile is; only the standard library is needed.
+FOLDER holds what CI keeps of one run: `tests-*.xml`, pytest's reports of its parts (`suite.py`), are read;
+`again.xml` and `verdict.txt`, what is to be said at the end of the run, are written. The exit code
+is 0 if everything passed now. To be started where the Makefile is; only the standard library is needed.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from xml.etree import ElementTree as ET
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+# What suite.py makes of all tests.
+PARTS = ("rest", "waiting")
 MOST = 5
 PURE = "tests/unit/"
 # What tests/jobkilled.py writes into a report.
@@ -97,11 +99,12 @@ def run_again(failed: Sequence[Failure], report: Path) -> Iterable[str] | None:
 
 def main(folder: Path) -> int:
     """Run again what failed, if it may be, and leave the verdict in the folder."""
+    reports = [folder / f"tests-{part}.xml" for part in PARTS]
     try:
-        failed = failures((folder / "tests.xml").read_text(encoding="utf-8"))
-    except (OSError, ET.ParseError):
-        failed = ()
-    refused = objection(failed)
+        failed = tuple(one for report in reports for one in failures(report.read_text(encoding="utf-8")))
+        refused = objection(failed)
+    except (OSError, ET.ParseError) as error:
+        failed, refused = (), f"a part of the tests ended without its report: {error}"
     lines: tuple[str, ...] = (f"NO SECOND CHANCE: {refused}",)
     passed = False
     if not refused:

@@ -1,0 +1,61 @@
+"""All tests in two processes, with a project of a few tests and a real pytest."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scripts.suite import WAITING
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120.0
+# Plugins of this project are none of that one's, and take seconds to load.
+BARE = os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT)}
+# Each half ends only when the other has begun.
+MEET = """\
+import pathlib, time
+
+def test_meets():
+    pathlib.Path("{mine}").touch()
+    for _ in range(1200):
+        if pathlib.Path("{other}").exists():
+            break
+        time.sleep(0.05)
+    else:
+        raise AssertionError("alone")
+    print("said by {mine}")
+    assert {passes}
+"""
+
+
+def suite(project: Path, *, rest: bool, waiting: bool) -> subprocess.CompletedProcess[str]:
+    """Run a project with a test in each part."""
+    for folder in (*WAITING, "tests/unit"):
+        (project / folder).mkdir(parents=True)
+    (project / WAITING[0] / "test_w.py").write_text(MEET.format(mine="w", other="r", passes=waiting))
+    (project / "tests/unit/test_r.py").write_text(MEET.format(mine="r", other="w", passes=rest))
+    pytest_ = [sys.executable, "-m", "pytest", "-s", "--rootdir=."]
+    return subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "suite.py"), "--reports", ".", *pytest_],
+        cwd=project,
+        env=BARE,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+
+
+@pytest.mark.parametrize(("rest", "waiting"), [(True, True), (True, False), (False, True)])
+def test_both_parts_run_at_once_and_both_count(tmp_path: Path, *, rest: bool, waiting: bool) -> None:
+    """Neither part waits for the other, both are shown, and one that fails fails all."""
+    done = suite(tmp_path, rest=rest, waiting=waiting)
+    assert (done.returncode == 0) == (rest and waiting)
+    assert (
+        done.stdout.index("said by r") < done.stdout.index("what ran beside") < done.stdout.index("said by w")
+    )
+    assert {one.name for one in tmp_path.glob("*.xml")} == {"tests-rest.xml", "tests-waiting.xml"}
