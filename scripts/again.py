@@ -6,9 +6,10 @@ pure code, where nothing can be late, and none that saw a job disturbed: that mu
 that pass then are named as FLAKY at the end of the run. Each of them is a defect to be mended, of the test or
 of the product.
 
-FOLDER holds what CI keeps of one run: `tests-*.xml`, pytest's reports of its parts (`suite.py`), are read;
-`again.xml` and `verdict.txt`, what is to be said at the end of the run, are written. The exit code
-is 0 if everything passed now. To be started where the Makefile is; only the standard library is needed.
+FOLDER holds what CI keeps of one run. `tests-*`, pytest's reports of its parts and how each ended
+(`suite.py`), are read; `again.xml` and `verdict.txt`, what is to be said at the end of the run, are written.
+The exit code is 0 if everything passed now. To be started where the Makefile is; only the standard library is
+needed.
 """
 
 from __future__ import annotations
@@ -40,6 +41,15 @@ class Failure:
     why: str
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a part of the tests ended: pytest's exit code, and what failed."""
+
+    part: str
+    code: int
+    failed: tuple[Failure, ...]
+
+
 def failures(report: str) -> tuple[Failure, ...]:
     """Return what failed according to pytest's XML report, each test once."""
     found: dict[str, str] = {}
@@ -53,6 +63,13 @@ def failures(report: str) -> tuple[Failure, ...]:
             said = "\n".join(f"{one.get('message', '')}\n{one.text or ''}" for one in wrong)
             found[test] = found.get(test, "") + said
     return tuple(Failure(test, why) for test, why in found.items())
+
+
+def unclear(part: Ended) -> str:
+    """Say why nobody knows what became of a part; nothing if what failed explains how it ended."""
+    if part.code == int(bool(part.failed)):
+        return ""
+    return f"pytest ended the part {part.part!r} with code {part.code} and {len(part.failed)} failed tests"
 
 
 def objection(failed: Sequence[Failure]) -> str:
@@ -97,14 +114,21 @@ def run_again(failed: Sequence[Failure], report: Path) -> Iterable[str] | None:
     return None if code and not once_more else [one.test for one in once_more]
 
 
+def _ended(folder: Path, part: str) -> Ended:
+    code = int((folder / f"tests-{part}.code").read_text(encoding="utf-8"))
+    return Ended(part, code, failures((folder / f"tests-{part}.xml").read_text(encoding="utf-8")))
+
+
 def main(folder: Path) -> int:
     """Run again what failed, if it may be, and leave the verdict in the folder."""
-    reports = [folder / f"tests-{part}.xml" for part in PARTS]
+    failed: tuple[Failure, ...] = ()
     try:
-        failed = tuple(one for report in reports for one in failures(report.read_text(encoding="utf-8")))
-        refused = objection(failed)
-    except (OSError, ET.ParseError) as error:
-        failed, refused = (), f"a part of the tests ended without its report: {error}"
+        parts = [_ended(folder, part) for part in PARTS]
+    except (OSError, ValueError, ET.ParseError) as error:
+        refused = f"a part of the tests ended without its report: {error}"
+    else:
+        failed = tuple(one for part in parts for one in part.failed)
+        refused = next(filter(None, map(unclear, parts)), "") or objection(failed)
     lines: tuple[str, ...] = (f"NO SECOND CHANCE: {refused}",)
     passed = False
     if not refused:

@@ -2,7 +2,8 @@
 
 Most tests with daemons, pods and nodes wait for them: one process after the other leaves half of two cores
 idle. So those run beside the rest. What the rest prints is seen while it happens, what the others print when
-both are done. FOLDER gets pytest's report of each, `tests-<part>.xml`. The exit code is 0 if both passed.
+both are done. FOLDER gets the report and the exit code of each, `tests-<part>.xml` and `tests-<part>.code`.
+The exit code is 0 if both passed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.again import PARTS
@@ -26,8 +28,7 @@ def commands(pytest: Sequence[str], reports: str | None) -> dict[str, list[str]]
     """Return the command of each part: together they run every test once."""
     chosen = {
         "rest": [f"--ignore={folder}" for folder in WAITING],
-        # One of the two keeps pytest's notes about the last run.
-        "waiting": [*WAITING, "-p", "no:cacheprovider"],
+        "waiting": [*WAITING],
     }
     return {part: [*pytest, *chosen[part], *_report(part, reports)] for part in PARTS}
 
@@ -56,6 +57,9 @@ def run(pytest: Sequence[str], reports: str | None) -> int:
                 process.terminate()
                 process.wait()
             raise
+        if reports is not None:
+            for part, code in zip(PARTS, codes, strict=True):
+                Path(reports, f"tests-{part}.code").write_text(f"{code}\n", encoding="utf-8")
         output.seek(0)
         print("==> what ran beside", flush=True)
         sys.stdout.buffer.write(output.read())

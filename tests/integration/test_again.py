@@ -61,6 +61,8 @@ def again(project: Path, *left_out: str) -> Outcome:
     pytest_ = f"{sys.executable} -m pytest -p no:cacheprovider --import-mode=importlib {chosen}"
     (project / "Makefile").write_text(f"test:\n\t{pytest_} $(PYTEST_ARGS)\n")
     (kept / "tests-waiting.xml").write_text("<testsuites/>")
+    (kept / "tests-waiting.code").write_text("0")
+    (kept / "tests-rest.code").write_text("1")
     first = [*pytest_.split(), f"--junitxml={kept / 'tests-rest.xml'}", OPTIONS]
     assert subprocess.run(first, cwd=project, env=BARE, check=False, timeout=SECONDS).returncode == 1
     done = subprocess.run(
@@ -106,6 +108,8 @@ def test_a_killed_job_is_not_tried_again(tmp_path: Path) -> None:
 def test_without_a_report_there_is_no_second_chance(tmp_path: Path, content: str | None) -> None:
     """A part that ended before its report, or within it, has failed."""
     (tmp_path / "tests-rest.xml").write_text(FAILED)
+    (tmp_path / "tests-rest.code").write_text("1")
+    (tmp_path / "tests-waiting.code").write_text("2")
     if content is not None:
         (tmp_path / "tests-waiting.xml").write_text(content)
     done = subprocess.run(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.again import PARTS
 from scripts.suite import WAITING
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,16 @@ def suite(project: Path, *, rest: bool, waiting: bool) -> subprocess.CompletedPr
         (project / folder).mkdir(parents=True)
     (project / WAITING[0] / "test_w.py").write_text(MEET.format(mine="w", other="r", passes=waiting))
     (project / "tests/unit/test_r.py").write_text(MEET.format(mine="r", other="w", passes=rest))
-    pytest_ = [sys.executable, "-m", "pytest", "-s", "--rootdir=."]
+    pytest_ = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-o",
+        "cache_dir=notes",
+        "-s",
+        "--strict-config",
+        "--rootdir=.",
+    ]
     return subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "suite.py"), "--reports", ".", *pytest_],
         cwd=project,
@@ -59,3 +69,5 @@ def test_both_parts_run_at_once_and_both_count(tmp_path: Path, *, rest: bool, wa
         done.stdout.index("said by r") < done.stdout.index("what ran beside") < done.stdout.index("said by w")
     )
     assert {one.name for one in tmp_path.glob("*.xml")} == {"tests-rest.xml", "tests-waiting.xml"}
+    codes = [int((tmp_path / f"tests-{part}.code").read_text()) for part in PARTS]
+    assert codes == [int(not rest), int(not waiting)]

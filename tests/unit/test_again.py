@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from scripts.again import MOST, Failure, failures, objection, verdict
+from scripts.again import MOST, Ended, Failure, failures, objection, unclear, verdict
 from tests.jobkilled import JobKilled
 
 SLOW = Failure("tests/integration/test_a.py::test_slow[x-y z]", "not within 60 s: it leads")
@@ -64,3 +64,11 @@ def test_the_verdict_names_every_test_and_both_results() -> None:
     assert lines[0] == f"FLAKY: {SLOW.test} failed once, passed alone; mend it"
     assert lines[1] == f"FAILED TWICE: {OTHER.test} failed, and failed again alone"
     assert all(line.startswith("FAILED TWICE") for line in verdict([SLOW, OTHER], None))
+
+
+def test_a_part_that_ran_no_tests_is_no_success() -> None:
+    """What ended in another way than by the tests that failed in it is not known to have run at all."""
+    assert unclear(Ended("rest", 0, ())) == ""
+    assert unclear(Ended("rest", 1, (SLOW,))) == ""
+    for code, failed in ((4, ()), (1, ()), (0, (SLOW,)), (2, (SLOW,)), (-15, ())):
+        assert f"code {code}" in unclear(Ended("rest", code, failed))

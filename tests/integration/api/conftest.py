@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox import BoxError
+from tests.integration.programs.running import await_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,7 +72,7 @@ def slurm_box(kube_box: Box) -> Box:
     """Hand out the shared box with the chart's CRDs in it."""
     kube_box.kubectl("apply", "--filename", str(TEMPLATES))
     names = [f"crd/{path.stem.split('_')[1]}.slinky.slurm.net" for path in TEMPLATES.glob("*.yaml")]
-    kube_box.kubectl("wait", "--for=condition=Established", f"--timeout={_DEADLINE:g}s", *names)
+    await_kinds(kube_box, *names)
     # Discovery learns of the kinds some moments after they are established.
     Kubectl(kube_box, "default").eventually(
         ("api-resources", "--api-group=slinky.slurm.net", "--output=name"),

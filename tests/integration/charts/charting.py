@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from tests.integration.programs.running import await_kinds
+
 if TYPE_CHECKING:
     from kubebox import Box
 
@@ -51,7 +53,7 @@ def foreign_kinds() -> str:
 
 def settle_kinds(box: Box) -> None:
     """Wait until every definition in a box can be used: discovery learns of them some moments later."""
-    box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(box)
     wanted = {name.partition("/")[2] for name in box.kubectl("get", "crd", "--output=name").split()}
     deadline = time.monotonic() + _DEADLINE
     while missing := wanted - set(box.kubectl("api-resources", "--output=name").split()):

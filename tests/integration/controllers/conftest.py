@@ -20,7 +20,7 @@ from slurm_operator.kube.manager import Manager
 from slurm_operator.kube.models import Event, Secret
 from slurm_operator.process import wire
 from tests.integration.charts.account import operator_kubeconfig
-from tests.integration.programs.running import eventually, install_crds
+from tests.integration.programs.running import await_kinds, eventually, install_crds
 from tests.integration.slurm.hostile import HostileSlurmrestd
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _WRITES = frozenset({"create", "apply", "patch", "delete", "update"})
 def slinky_box(kube_box: Box) -> Box:
     """Hand out the shared API server with our CRDs in it."""
     install_crds(kube_box)
-    kube_box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(kube_box)
     return kube_box
 
 

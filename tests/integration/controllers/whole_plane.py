@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.programs.running import install_crds
+from tests.integration.programs.running import await_kinds, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def slinky_box(kube_cluster: Box) -> Box:
     """Hand out the shared control plane with our CRDs in it."""
     install_crds(kube_cluster)
-    kube_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(kube_cluster)
     return kube_cluster
 
 

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import aiohttp
 
+from kubebox.errors import BoxError
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -25,6 +27,7 @@ PROGRAMS = Path(__file__).parent
 MANAGER = ("-m", "slurm_operator", "manager")
 LOOPBACK_FLAGS = ("--health-addr=127.0.0.1:0", "--metrics-addr=127.0.0.1:0")
 _PAUSE = 0.05
+_DEADLINE = 120.0
 
 
 async def eventually(question: Callable[[], object], what: str, deadline: float = 120.0) -> Any:
@@ -121,6 +124,21 @@ class Process:
     async def ready(self) -> bool:
         """Tell whether it says that it is ready."""
         return (await self.get("health", "/readyz"))[0] == 200
+
+
+def await_kinds(box: Box, *names: str) -> None:
+    """Wait until custom resource definitions, by default all there are, can be used."""
+    end = time.monotonic() + _DEADLINE
+    while True:
+        try:
+            box.kubectl("wait", "--for=condition=Established", "--timeout=60s", *(names or ("crd", "--all")))
+        except BoxError as error:
+            # kubectl gives up on a definition that has no condition at all yet.
+            if "accessor error" not in str(error) or time.monotonic() > end:
+                raise
+            time.sleep(_PAUSE)
+        else:
+            return
 
 
 def install_crds(box: Box) -> None:

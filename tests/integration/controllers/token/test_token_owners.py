@@ -18,7 +18,7 @@ from slurm_operator.kube.references import Owner
 from slurm_operator.slurm.token import mint, signed_by
 from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.controllers.token.operating import KEY, KEY_NAME, Clock, User, operating
-from tests.integration.programs.running import eventually, install_crds
+from tests.integration.programs.running import await_kinds, eventually, install_crds
 
 if TYPE_CHECKING:
     from kubebox import Box
@@ -261,7 +261,7 @@ async def test_a_deleted_token_takes_its_secret_along(kube_box_factory: BoxFacto
     """When a Token is deleted, Kubernetes removes the credential; the Secret with the key stays."""
     box = kube_box_factory(controller_manager=True)
     install_crds(box)
-    box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(box)
     # The garbage collector learns of new kinds when it starts, and then only every half minute.
     box.stop("kube-controller-manager", kill=True)
     box.start("kube-controller-manager")

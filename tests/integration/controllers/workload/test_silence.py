@@ -15,7 +15,7 @@ from slurm_operator.process import CONTROLLERS
 from tests.integration.charts.account import USER, operator_kubeconfig
 from tests.integration.controllers.workload.stage import Stage, running
 from tests.integration.controllers.workload.whole import make_whole_cluster
-from tests.integration.programs.running import eventually, install_crds
+from tests.integration.programs.running import await_kinds, eventually, install_crds
 
 if TYPE_CHECKING:
     from kubebox import Box
@@ -31,7 +31,7 @@ def audited_box(kube_box_factory: BoxFactory) -> Box:
     """Hand out a whole control plane that writes down every request."""
     box = kube_box_factory(controller_manager=True, scheduler=True, fake_nodes=2, audit=True)
     install_crds(box)
-    box.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(box)
     return box
 
 

@@ -21,7 +21,7 @@ from tests.integration.charts.account import operator_kubeconfig
 from tests.integration.controllers.nodeset.slurm.measuring import MEASURED
 from tests.integration.controllers.nodeset.slurm.site import opened
 from tests.integration.controllers.nodeset.slurm.stories import RELEASES, STORIES, Teller
-from tests.integration.programs.running import install_crds
+from tests.integration.programs.running import await_kinds, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -48,7 +48,7 @@ def measured() -> Measured:
 def cluster_box(kube_cluster: Box) -> Box:
     """Hand out the shared control plane with our CRDs and the operator's account in it."""
     install_crds(kube_cluster)
-    kube_cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    await_kinds(kube_cluster)
     # It takes seconds, and only the first time: here nobody waits for the event loop.
     operator_kubeconfig(kube_cluster)
     return kube_cluster
