@@ -88,8 +88,10 @@ class Operator:
 
     async def look_again(self, *names: str, namespace: str) -> None:
         """Have Tokens reconciled, as any event would, and wait until that is done."""
+        # Through the queue: a pass of its own would run beside that of the last event, and write the same.
         for name in names:
-            await self.tokens.reconcile(Key(namespace, name))
+            self.controller.queue.add(Key(namespace, name))
+        await eventually(lambda: self.controller.queue.idle, "all are looked at")
 
     async def rests(self, name: str, *, namespace: str) -> bool:
         """Tell whether several looks at a Token send nothing; that of its last event may be under way."""
