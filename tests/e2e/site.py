@@ -236,3 +236,15 @@ def _is_of(process: Path, uid: str, program: bytes) -> bool:
         return False
     # A script is called by its interpreter.
     return inside and program in {word.rpartition(b"/")[2] for word in words[:3]}
+
+
+def rolled(site: Site, job: Job, before: dict[str, str]) -> None:
+    """Wait until the idle worker is replaced, then the busy one, whose job nobody disturbed."""
+    idle = next(name for name in before if name != job.pod)
+    site.ready_again(idle, before[idle])
+    site.until(job.drained, "the busy worker takes no more jobs")
+    job.assert_unharmed()
+    assert site.uid(job.pod) == before[job.pod]
+    job.end()
+    site.ready_again(job.pod, before[job.pod])
+    site.settled(2)

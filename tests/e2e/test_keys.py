@@ -11,9 +11,10 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 from scripts.demo_cluster import NAMESPACE, RELEASE, TOKEN
+from tests.e2e.site import rolled
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Job, Site
+    from tests.e2e.site import Site
 
 JWT, SLURM = "slurm-auth-jwt", "slurm-auth-slurm"
 REST_PORT = 6820
@@ -78,18 +79,6 @@ def key_set(default: str, **keys: bytes) -> bytes:
         for name, value in keys.items()
     ]
     return json.dumps({"keys": entries}).encode()
-
-
-def rolled(site: Site, job: Job, before: dict[str, str]) -> None:
-    """Wait until the idle worker has the new keys, then the busy one, whose job nobody disturbed."""
-    idle = next(name for name in before if name != job.pod)
-    site.ready_again(idle, before[idle])
-    site.until(job.drained, "the busy worker takes no more jobs")
-    job.assert_unharmed()
-    assert site.uid(job.pod) == before[job.pod]
-    job.end()
-    site.ready_again(job.pod, before[job.pod])
-    site.settled(2)
 
 
 def test_new_slurm_key(site: Site) -> None:

@@ -9,6 +9,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scripts.demo_cluster import OPERATOR_NAMESPACE
+from tests.e2e.site import rolled
 
 if TYPE_CHECKING:
     from tests.e2e.site import Site
@@ -43,14 +44,7 @@ def test_update_waits_for_jobs(site: Site) -> None:
     job = site.start_job()
     before = site.uids()
     changed(site, "rolled")
-    idle = next(name for name in before if name != job.pod)
-    site.ready_again(idle, before[idle])
-    site.until(job.drained, "the busy worker takes no more jobs")
-    job.assert_unharmed()
-    assert site.uid(job.pod) == before[job.pod]
-    job.end()
-    site.ready_again(job.pod, before[job.pod])
-    site.settled(2)
+    rolled(site, job, before)
 
 
 def test_drain_of_a_kubernetes_node_waits_for_jobs(site: Site) -> None:
