@@ -35,7 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OPERATOR_IMAGE = "kubebox.local/slurm-operator:dev"
 # The same user as in images/operator/Dockerfile. Without a line in passwd its group would be root's.
 _USER = "65532:65532"
-_OWN = {"passwd": "operator:x:65532:65532::/:/usr/sbin/nologin\n", "group": "operator:x:65532:\n"}
+_OWN = {"passwd": "slurm-operator:x:65532:65532::/:/usr/sbin/nologin\n", "group": "slurm-operator:x:65532:\n"}
 _SUITE = "trixie"
 _PYTHON = "3.13"
 _PACKAGES = ("base-files", "base-passwd", "netbase", "python3", "tzdata")

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from tests.e2e.site import Site
 
 CONTROLLER = "slurm-controller-0"
+# Which login pod it is, and since when its container runs.
+_LOGIN_SINCE = ("sh", "-c", 'hostname; cut -d" " -f22 /proc/1/stat')
 
 
 def test_a_job_runs_on_all_workers_of_a_fresh_installation(site: Site) -> None:
@@ -45,8 +47,9 @@ def test_users_log_in_by_ssh(site: Site) -> None:
 
 
 def test_slurmctld_reads_a_changed_configuration(site: Site) -> None:
-    """A value that helm changes is what slurmctld works with, without a restart and beside a job."""
+    """A value that helm changes reaches slurmctld and login pods, without a restart and beside a job."""
     job, before = site.start_job(), site.uid(CONTROLLER)
+    since = site.cluster.slurm(*_LOGIN_SINCE)
     value = "controller.extraConfMap.KillWait=37"
     site.cluster.install(RELEASE, "slurm", NAMESPACE, "--reuse-values", "--set", value)
 
@@ -56,6 +59,11 @@ def test_slurmctld_reads_a_changed_configuration(site: Site) -> None:
 
     site.until(so, "slurmctld knows the new KillWait")
     assert site.uid(CONTROLLER) == before
+    file = "/run/slurm/conf/slurm.conf"
+    site.until(
+        lambda: "KillWait=37" in site.cluster.slurm("cat", file), "the login pod has the new slurm.conf"
+    )
+    assert site.cluster.slurm(*_LOGIN_SINCE) == since, "sessions have ended for it"
     job.assert_unharmed()
     job.end()
 
