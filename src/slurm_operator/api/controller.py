@@ -331,6 +331,10 @@ class Controller(Kind, frozen=True):
         """Return the short DNS name of one slurmctld pod."""
         return f"{self.pod_name(ordinal)}.{self.internal_service_address}"
 
+    def host_address(self, ordinal: int) -> str:
+        """Return the short DNS name of the Service of one slurmctld, which is called like its pod."""
+        return f"{self.pod_name(ordinal)}.{self.metadata.namespace}"
+
     @property
     def primary_address(self) -> str:
         """Return the short DNS name of the primary slurmctld pod."""

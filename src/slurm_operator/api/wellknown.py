@@ -63,6 +63,11 @@ ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 
+# ---------------------------------------------------------------------------------- annotations on Secrets
+# Which of its keys is that of a Slurm cluster, if it is called neither slurm.key nor slurm.jwks: by this the
+# API server knows, without asking anybody else, which changes to show to the webhook.
+ANNOTATION_SLURM_KEY: Final = f"{PREFIX}slurm-key"
+
 # -------------------------------------------------------------------------------------------------- labels
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
@@ -77,6 +82,8 @@ LABEL_SCALING_MODE: Final = f"{NODESET_PREFIX}scaling-mode"
 # On every Secret that the operator made for a Token: what is watched instead of all Secrets of the cluster.
 LABEL_TOKEN_SECRET: Final = f"{PREFIX}token-secret"
 LABEL_REVISION_HASH: Final = "controller.kubernetes.io/hash"
+# Written by Kubernetes on each pod of a StatefulSet: its name.
+LABEL_STATEFUL_SET_POD: Final = "statefulset.kubernetes.io/pod-name"
 
 TRUE: Final = "true"
 

@@ -1,4 +1,4 @@
-"""Controller: slurmctld as a StatefulSet, its two Services, its configuration, and a ServiceMonitor.
+"""Controller: slurmctld as a StatefulSet, its Services, its configuration, and a ServiceMonitor.
 
 slurm.conf tells about a Controller, its NodeSets and its Accounting, so these are watched; and so are the
 ConfigMaps and Secrets that it refers to, the claims with its state, its pods, and the pings that say which
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import structlog
 
 from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
+from slurm_operator.controllers.workload import rollout
 from slurm_operator.controllers.workload.active import ActiveLabel, pings_changed
 from slurm_operator.controllers.workload.children import LOOK_AGAIN_SECONDS, Children, Done, Slot
 from slurm_operator.controllers.workload.claims import Claims, claim_trouble
@@ -30,16 +31,16 @@ from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import ConfigMap, Pod, Service
 from slurm_operator.kube.references import enqueue_owners
 from slurm_operator.kube.sources import Channel, any_of, ignore_status
-from slurm_operator.objects import slurmctld
+from slurm_operator.objects import hosts, slurmctld
 from slurm_operator.objects.claims import Growth, growths, keep_claims
 from slurm_operator.objects.config import Cluster
-from slurm_operator.objects.room import keep_room
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.controllers.workload.models import Claim
+    from slurm_operator.controllers.workload.models import Claim, Workload
+    from slurm_operator.controllers.workload.rollout import Rollout
     from slurm_operator.kube import controller as runtime
     from slurm_operator.kube.meta import Object
     from slurm_operator.kube.store import Change
@@ -86,6 +87,8 @@ class ControllerController(WorkloadController[Controller]):
         self._pings: Channel[Key] = Channel()
         # From when on a Controller without a slurmctld gets one.
         self._due: dict[Key, float] = {}
+        # Whose slurmctlds stay as they are until their Services are there.
+        self._waiting: set[Key] = set()
         (
             self.controller.watch(self._node_sets, node_set_controllers, any_of(ignore_status, size_changed))
             .watch(self._accountings, self._of_accounting, ignore_status)
@@ -118,6 +121,7 @@ class ControllerController(WorkloadController[Controller]):
     def forget(self, key: Key) -> None:
         """Watch nothing for a Controller that is gone."""
         self._due.pop(key, None)
+        self._waiting.discard(key)
         self._claims.release(key)
         self._monitors.want(key, None)
 
@@ -141,11 +145,17 @@ class ControllerController(WorkloadController[Controller]):
         """Decide what should be."""
         found = await self._contents.read(live.key, slurmctld.references(live))
         written, running = self._written_config(live), self._running_config(live)
-        cluster = keep_room(self._cluster(live), found, written, running)
+        cluster = hosts.keep_running(self._cluster(live), found, written, running)
         served = await self._monitors.served()
         self._monitors.want(live.key, Key(live.metadata.namespace, live.workload_name) if served else None)
         desired = slurmctld.desired(cluster, found, service_monitors=served)
         desired = await self._without_unknown_monitor(live, desired)
+        there = self._host_services(live)
+        if hosts.complete(cluster, there):
+            self._waiting.discard(live.key)
+        else:
+            self._waiting.add(live.key)
+        desired = hosts.in_order(cluster, desired, there, settled=self._settled(live))
         claims = await self._claims.read(live)
         plan = ControllerPlan(desired, found, reconfigures=live.spec.inplace_reconfigure)
         return self._with_claims(live, plan, claims)
@@ -179,6 +189,35 @@ class ControllerController(WorkloadController[Controller]):
         existing = self._cached(live)
         annotations = {} if existing is None else existing.spec.template_annotations
         return annotations.get(wellknown.ANNOTATION_SLURM_CONFIG_HASH, "")
+
+    def _host_services(self, live: Controller) -> set[str]:
+        """Return the names of the Services in front of single slurmctlds that are there and are ours."""
+        there = set()
+        for name in hosts.possible(live):
+            found = self._children.cached(Slot(Service.RESOURCE.kind, name), live.metadata.namespace)
+            owner = None if found is None or found.deleting else found.controller_owner
+            if owner is not None and owner.uid == live.metadata.uid:
+                there.add(name)
+        return there
+
+    def _settled(self, live: Controller) -> bool:
+        """Tell whether no pod is left from before the last change."""
+        if self.workload(live) is None:
+            return True
+        existing = self._cached(live)
+        return (
+            existing is not None
+            and existing.spec.replicas == live.replicas
+            and rollout.assess(existing, self.DAEMON).phase is rollout.Phase.COMPLETE
+        )
+
+    def _rollout(self, live: Controller, workload: Workload | None) -> Rollout | None:
+        """Judge the StatefulSet, which is not what it should be while it waits for Services."""
+        seen = super()._rollout(live, workload)
+        if seen is None or seen.phase is not rollout.Phase.COMPLETE or live.key not in self._waiting:
+            return seen
+        message = f"{seen.message}, and stay as they are until the Service of each slurmctld is there"
+        return replace(seen, phase=rollout.Phase.ROLLING, message=message)
 
     async def _without_unknown_monitor(self, live: Controller, desired: Desired) -> Desired:
         """Drop the wish to remove a ServiceMonitor that we may not even look for: then we made none."""

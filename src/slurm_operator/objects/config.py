@@ -91,6 +91,8 @@ class Cluster:
     accounting: Accounting | None = None
     room: int = 0
     """For how many nodes slurmctld keeps room in any case, because it has that already."""
+    by_pod: bool = False
+    """Whether slurmctlds find each other by the names of their pods, also those that stand by (`hosts`)."""
 
     def missing_accounting(self, where: str = "spec.accountingRef") -> tuple[Problem, ...]:
         """Return what to say of an Accounting that the Controller names and that does not exist.
@@ -140,7 +142,8 @@ def controller_files(cluster: Cluster, found: Found) -> dict[str, str]:
 def client_conf(cluster: Cluster) -> str:
     """Return the part of slurm.conf that concerns programs which only talk to slurmctld.
 
-    Nodes, partitions and scripts are not in it: a change of these is no reason to restart slurmrestd.
+    Nodes, partitions and scripts are not in it: a change of these is no reason to restart slurmrestd. Nor is
+    the other address of a slurmctld that is where it was.
     """
     if problems := cluster.missing_accounting("spec.accountingRef of the Controller"):
         raise Unbuildable(*problems)
@@ -148,7 +151,7 @@ def client_conf(cluster: Cluster) -> str:
         with _fields(_EXTERNAL_FIELDS):
             return conf.external_slurm_conf(_external(cluster))
     with _fields(_CONTROLLER_FIELDS):
-        return conf.slurm_conf(_internal(replace(cluster, node_sets=(), room=0)))
+        return conf.slurm_conf(_internal(replace(cluster, node_sets=(), room=0, by_pod=True)))
 
 
 def controller_config_maps(controller: Controller) -> Iterator[tuple[str, str]]:
@@ -186,11 +189,13 @@ def _scripts(contents: Mapping[str, Mapping[str, bytes]]) -> conf.Scripts:
 
 def _internal(cluster: Cluster) -> conf.SlurmConf:
     controller = cluster.controller
+    by_pod = cluster.by_pod or controller.replicas == 1
+    address = controller.pod_address if by_pod else controller.host_address
     return conf.SlurmConf(
         cluster_name=controller.cluster_name,
         user=wellknown.SLURM_USER,
         hosts=tuple(
-            conf.Host(controller.pod_name(ordinal), controller.pod_address(ordinal))
+            conf.Host(controller.pod_name(ordinal), address(ordinal))
             for ordinal in range(controller.replicas)
         ),
         port=controller_port(controller),

@@ -227,8 +227,13 @@ def secret_file(ref: SecretKeySelector | None, path: str, mode: int | None = Non
 
 def slurm_key_file(ref: SecretKeySelector | None) -> dict[str, Any] | None:
     """Return the source of the daemons' key, or of their set of keys: Slurm tells them by the file's name."""
-    several = ref is not None and ref.key.endswith(_KEY_SET_SUFFIX)
+    several = ref is not None and is_key_set(ref.key)
     return secret_file(ref, wellknown.FILE_SLURM_JWKS if several else wellknown.FILE_SLURM_KEY)
+
+
+def is_key_set(name: str) -> bool:
+    """Tell whether a key of a Secret, by its name, holds a set of the daemons' keys, and not a single one."""
+    return name.endswith(_KEY_SET_SUFFIX)
 
 
 def config_map_file(

@@ -61,6 +61,23 @@ def headless_service(
     }
 
 
+def pod_service(metadata: dict[str, Any], *, port_name: str, port: int, selector: dict[str, str]) -> Manifest:
+    """Return a Service that gives one pod an address that stays, whether there is such a pod or not.
+
+    Its port has no name: monitors ask for it by name, and would scrape the pod once more.
+    """
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata,
+        "spec": {
+            "publishNotReadyAddresses": True,
+            "ports": [{"protocol": "TCP", "port": port, "targetPort": port_name}],
+            "selector": selector,
+        },
+    }
+
+
 def _check_ports(ports: list[Any]) -> None:
     """Refuse ports of a user that collide with each other or with the daemon's, which stands last."""
     names: set[Any] = set()

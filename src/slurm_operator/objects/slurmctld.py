@@ -1,8 +1,9 @@
 """Controller: what runs slurmctld.
 
 A StatefulSet with one pod, or several of which one is active and the others stand by. Two Services: a
-headless one that gives every pod a name, and the one that clients use, which leads to the active pod only.
-The ConfigMap with slurm.conf, and a ServiceMonitor where the Prometheus operator is installed.
+headless one that gives every pod a name, and the one that clients use, which leads to the active pod only;
+with standbys, one more for each pod (`hosts`). The ConfigMap with slurm.conf, and a ServiceMonitor where the
+Prometheus operator is installed.
 
 The Service finds the active pod by a label. It is in the pod template, so that a pod that is made while no
 operator runs is found; with standbys the operator takes it off all but the one in charge.
@@ -65,6 +66,7 @@ def desired(cluster: Cluster, found: Found, *, service_monitors: bool) -> Desire
     else:
         assembly.build(lambda: internal_service(controller))
         assembly.build(lambda: service(controller))
+        assembly.objects += host_services(controller)
     assembly.build(lambda: config_map(cluster, found))
     if not controller.spec.external:
         assembly.build(lambda: stateful_set(cluster, found))
@@ -103,6 +105,24 @@ def service(controller: Controller) -> Manifest:
             wellknown.LABEL_CONTROLLER_ACTIVE: wellknown.TRUE,
         },
     )
+
+
+def host_services(controller: Controller) -> list[Manifest]:
+    """Return, with standbys, the Service by which each slurmctld is found."""
+    if controller.replicas == 1:
+        return []
+    return [
+        services.pod_service(
+            labels.object_metadata(controller, _APP, name),
+            port_name=_APP.name,
+            port=config.controller_port(controller),
+            selector={
+                **labels.selector_labels(_APP, controller.metadata.name),
+                wellknown.LABEL_STATEFUL_SET_POD: name,
+            },
+        )
+        for name in map(controller.pod_name, range(controller.replicas))
+    ]
 
 
 # ------------------------------------------------------------------------------------------------- ConfigMap

@@ -85,14 +85,32 @@ def test_external_accounting_is_used(owner: Controller) -> None:
     assert "AccountingStoragePort=7900" in lines
 
 
-def test_standbys() -> None:
-    """With high availability, each slurmctld has its line, with the address of its pod."""
+@pytest.mark.parametrize(
+    ("by_pod", "address"),
+    [(False, "slurm-controller-{}.NS"), (True, "slurm-controller-{0}.slurm-controller-internal.NS")],
+)
+def test_standbys(by_pod: bool, address: str) -> None:  # noqa: FBT001 - a case
+    """With high availability, each slurmctld has its line, with the address of its Service or of its pod."""
     available = controller(ha={"enabled": True, "backups": 2}, persistence={"existingClaim": "c"})
-    hosts = [line for line in _slurm_conf(Cluster(available)) if line.startswith("SlurmctldHost=")]
-    assert hosts == [
-        f"SlurmctldHost=slurm-controller-{i}(slurm-controller-{i}.slurm-controller-internal.NS)"
-        for i in range(3)
+    lines = _slurm_conf(Cluster(available, by_pod=by_pod))
+    assert [line for line in lines if line.startswith("SlurmctldHost=")] == [
+        f"SlurmctldHost=slurm-controller-{i}({address.format(i)})" for i in range(3)
     ]
+
+
+def test_one_slurmctld_is_found_by_its_pod() -> None:
+    """Without standbys there is one line, and it is the reference's."""
+    expected = ["SlurmctldHost=slurm-controller-0(slurm-controller-0.slurm-controller-internal.NS)"]
+    lines = _slurm_conf(Cluster(controller()))
+    assert [line for line in lines if line.startswith("SlurmctldHost=")] == expected
+
+
+def test_slurmrestd_is_not_restarted_for_another_address_of_the_same_slurmctld() -> None:
+    """What counts as a change for slurmrestd is who the slurmctlds are, not how they are found."""
+    available = controller(ha={"enabled": True}, persistence={"existingClaim": "c"})
+    assert config.client_conf(Cluster(available)) == config.client_conf(Cluster(available, by_pod=True))
+    more = controller(ha={"enabled": True, "backups": 2}, persistence={"existingClaim": "c"})
+    assert config.client_conf(Cluster(more)) != config.client_conf(Cluster(available))
 
 
 # ----------------------------------------------------------------------------------------------- node counts

@@ -262,7 +262,8 @@ def test_high_availability_without_shared_state_is_refused(persistence: dict[str
     assert [(problem.reason, problem.field) for problem in desired.problems] == [
         (Reason.INVALID_SPEC, "spec.persistence.existingClaim")
     ]
-    assert len(desired.objects) == 3
+    assert "StatefulSet" not in {item["kind"] for item in desired.objects}
+    assert len(desired.objects) == 5
 
 
 # ----------------------------------------------------------------------------------------------------- ports

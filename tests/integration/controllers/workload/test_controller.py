@@ -29,6 +29,17 @@ async def generation(stage: Stage) -> int:
     return (await stage.there(StatefulSet, "slurm-controller")).metadata.generation
 
 
+async def rolled_out(stage: Stage, number: int) -> None:
+    """Wait until the StatefulSet has been written so often, no more, and its pods run; it is told before."""
+
+    async def written() -> bool:
+        return await generation(stage) >= number
+
+    await eventually(written, f"the StatefulSet is version {number}")
+    await stage.says(Controller, "slurm", "Available")
+    assert await generation(stage) == number
+
+
 async def test_difference_2_installed_without_a_second_rollout(stage: Stage) -> None:
     """From nothing to Ready the StatefulSet is written once, and its pod is the active one."""
     operator = await stage.operator()
@@ -135,8 +146,7 @@ async def test_difference_1_changed_content_restarts_once(stage: Stage) -> None:
             return found is not None and found.reason == "Restart" and name in found.message
 
         await eventually(said, f"a restart because of {name}")
-        await stage.says(Controller, "slurm", "Available")
-        assert await generation(stage) == number
+        await rolled_out(stage, number)
 
 
 async def test_in_place_reconfigure(stage: Stage) -> None:
@@ -160,8 +170,7 @@ async def test_in_place_reconfigure(stage: Stage) -> None:
     assert await generation(stage) == 1
     await stage.keys(slurm="rotated")
     await stage.says(Controller, "slurm", "Restart", "Configured")
-    await stage.says(Controller, "slurm", "Available")
-    assert await generation(stage) == 2
+    await rolled_out(stage, 2)
 
 
 async def test_change_while_the_operator_was_away(stage: Stage) -> None:

@@ -1,0 +1,95 @@
+"""By which addresses slurmctlds that stand by for each other are found.
+
+slurm.conf has a line for each of them, `SlurmctldHost=name(address)`, and every command, slurmrestd and the
+standbys themselves look up all of these addresses, whichever they use. The name of a pod, which the headless
+Service gives it, is one only while the pod has an address: of one that fits on no node it does not resolve,
+and Slurm tries ten times, a second apart, before it goes on. That makes every command slow, slurmrestd too
+slow for this operator, and the standby late with everything it does.
+
+So each slurmctld has a Service of its own, whose address stays. While there is no pod behind it, a connection
+is refused at once. With one slurmctld there is nobody else to be found, and nothing of this.
+
+The order matters twice. A slurm.conf must not name a Service that is not there, or is somebody else's: a
+standby that cannot reach the first slurmctld would try to take over from it. So the configuration waits until
+all Services are there. And a Service that is not needed any longer stays until the pods that knew it are
+replaced.
+
+A cluster of the Go operator, or of an older version of this one, has the names of pods in its slurm.conf. It
+works, so it is not worth a restart: they stay as long as slurmctld would be restarted for nothing else. That
+is known from the StatefulSet; while it is being replaced, and its pods run on, from the slurm.conf they have.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.objects import config, slurmctld
+from slurm_operator.objects.desired import Named, Unbuildable
+from slurm_operator.objects.room import keep_room
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from slurm_operator.api import Controller
+    from slurm_operator.objects.config import Cluster
+    from slurm_operator.objects.desired import Desired
+    from slurm_operator.objects.references import Found
+
+# As many as `ha.backups` allows, and the first.
+_MOST: Final = 10
+# What tells of the Services, or is made of what does.
+_WAITING: Final = ("ConfigMap", "StatefulSet")
+
+
+def keep_running(cluster: Cluster, found: Found, written: str, running: str) -> Cluster:
+    """Return the cluster with what slurmctld must not lose (`keep_room`) or need not be restarted for.
+
+    `written` is the slurm.conf that was written last, and `running` the hash of the files that slurmctld runs
+    with; each is empty if there is none. One that is told of changes is not restarted for them.
+    """
+    controller = cluster.controller
+    if controller.replicas > 1 and not controller.spec.inplace_reconfigure:
+        by_pod = keep_room(replace(cluster, by_pod=True), found, written, running)
+        with suppress(Unbuildable):
+            if _is_known(by_pod, found, written, running):
+                return by_pod
+    return keep_room(cluster, found, written, running)
+
+
+def _is_known(cluster: Cluster, found: Found, written: str, running: str) -> bool:
+    """Tell whether slurmctld has the files of this cluster already."""
+    if running:
+        return slurmctld.config_hash(cluster, found) == running
+    return config.controller_files(cluster, found)[wellknown.FILE_SLURM_CONF] == written
+
+
+def possible(controller: Controller) -> frozenset[str]:
+    """Return the names of all Services that slurmctlds of this Controller may have or have had."""
+    return frozenset(f"{controller.workload_name}-{ordinal}" for ordinal in range(_MOST))
+
+
+def complete(cluster: Cluster, there: Collection[str]) -> bool:
+    """Tell whether all Services are there, and ours, that the slurm.conf of a cluster names."""
+    return cluster.by_pod or _wanted(cluster) <= set(there)
+
+
+def in_order(cluster: Cluster, desired: Desired, there: Collection[str], *, settled: bool) -> Desired:
+    """Return what to do about the children now.
+
+    `there` has the names of the Services that are ours; `settled` says that all pods are as they should be.
+    """
+    if settled:
+        needless = sorted(set(there) - _wanted(cluster))
+        desired = replace(
+            desired, unwanted=(*desired.unwanted, *(Named("v1", "Service", name) for name in needless))
+        )
+    if complete(cluster, there):
+        return desired
+    return replace(desired, objects=tuple(item for item in desired.objects if item["kind"] not in _WAITING))
+
+
+def _wanted(cluster: Cluster) -> set[str]:
+    return {item["metadata"]["name"] for item in slurmctld.host_services(cluster.controller)}
