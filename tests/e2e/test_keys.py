@@ -10,6 +10,9 @@ import urllib.request
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import pytest
+
+from kubebox.errors import BoxError
 from scripts.demo_cluster import NAMESPACE, RELEASE, TOKEN
 from tests.e2e.site import rolled
 
@@ -82,13 +85,16 @@ def key_set(default: str, **keys: bytes) -> bytes:
 
 
 def test_new_slurm_key(site: Site) -> None:
-    """The key of all daemons is exchanged in three steps, and no step disturbs a job or loses a worker."""
+    """The key of all daemons is exchanged in three steps, never in one, and no step disturbs a job."""
     site.settled(2)
     old = base64.b64decode(site.cluster.get("secret", SLURM)["data"]["slurm.key"])
     new = os.urandom(64)
 
-    # Everybody has to know the new key before anybody uses it.
     job, before = site.start_job(), site.uids()
+    with pytest.raises(BoxError, match=r"data\[slurm.key\]: is the key of Controller .*Go in three steps"):
+        write(site, SLURM, "slurm.key", new)
+
+    # Everybody has to know the new key before anybody uses it.
     write(site, SLURM, "slurm.jwks", key_set("old", old=old, new=new))
     ref = f"slurmKey.secretRef.name={SLURM},slurmKey.secretRef.key=slurm.jwks"
     site.cluster.install(RELEASE, "slurm", NAMESPACE, "--reuse-values", "--set", ref)

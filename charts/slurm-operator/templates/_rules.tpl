@@ -95,6 +95,13 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [slinky.slurm.net]
   resources: [nodesets]
   verbs: [list]
+# Whose key is to be replaced, and whether workers have it.
+- apiGroups: [slinky.slurm.net]
+  resources: [controllers]
+  verbs: [list]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
 {{- if .Values.webhook.podsBinding }}
 - apiGroups: [""]
   resources: [pods]

@@ -52,6 +52,30 @@ annotations:
 {{- dict "name" ($ref.name | default (printf "%s-auth-slurm" (include "slurm.fullname" .))) "key" ($ref.key | default "slurm.key") | toJson -}}
 {{- end -}}
 
+{{/*
+Refuses, before anything is changed, what the API server would refuse half-way: another Secret for the key of the daemons,
+or another single key for those that run.
+*/}}
+{{- define "slurm.slurmKey.check" -}}
+{{- $namespace := include "slurm.namespace" . -}}
+{{- $name := include "slurm.fullname" . -}}
+{{- $live := lookup "slinky.slurm.net/v1beta1" "Controller" $namespace $name | default dict -}}
+{{- $old := dig "spec" "slurmKeyRef" dict $live -}}
+{{- $new := include "slurm.authSlurm.ref" . | fromJson -}}
+{{- if and $old (not (dig "spec" "external" false $live)) (not .Values.controller.external) -}}
+{{- if ne $old.name $new.name -}}
+{{- fail (printf "slurmKey.secretRef.name is %s, and the cluster has its key in the Secret %s, which cannot be changed: keep that" $new.name $old.name) -}}
+{{- end -}}
+{{- if and (ne $old.key $new.key) (not (hasSuffix ".jwks" $new.key)) -}}
+{{- range (lookup "slinky.slurm.net/v1beta1" "NodeSet" $namespace "" | default dict).items -}}
+{{- if and (eq $name (dig "spec" "controllerRef" "name" "" .)) (dig "status" "replicas" 0 .) -}}
+{{- fail (printf "slurmKey.secretRef.key is %s, and the cluster has %s: workers (of NodeSet %s) keep the old key while their jobs run, so slurmctld would lose touch with them and give the jobs up. Go in three steps with slurm.jwks (docs/situations/keys.md), or scale the NodeSets to 0 first, which waits for the jobs" $new.key $old.key .metadata.name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "slurm.authJwt.ref" -}}
 {{- $ref := .Values.jwtKey.secretRef | default dict -}}
 {{- if not $ref.name }}{{ $ref = .Values.jwtHs256KeyRef | default dict }}{{ end -}}

@@ -1,4 +1,4 @@
-"""Admission: what the API server asks before it stores one of our objects, or binds a worker to a node.
+"""Admission: what the API server asks before it stores our objects, replaces keys, or binds workers.
 
 A process of its own, so that a busy operator delays no `kubectl apply`, and an operator that is down lets
 nothing wrong in. Three rooms, from pure to impure:

@@ -19,19 +19,19 @@ import msgspec
 
 from slurm_operator.api.immutable import immutable_values
 from slurm_operator.api.markers import Immutable
-from slurm_operator.api.shared import Kind
 from slurm_operator.kube.meta import Part
 from slurm_operator.webhook.findings import Cause, Finding, Findings
-from slurm_operator.webhook.rules import CHECKS
+from slurm_operator.webhook.rules import CHECKS, check_change
 from slurm_operator.webhook.wording import explain
 from slurm_operator.webhook.world import NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from slurm_operator.api.shared import Kind
     from slurm_operator.webhook.world import World
 
-K = TypeVar("K", bound=Kind)
+K = TypeVar("K", bound=msgspec.Struct)
 
 # The API server cuts warnings beyond this length, and drops those beyond 4096 characters in all.
 _LONGEST_WARNING: Final = 240
@@ -69,6 +69,9 @@ def validate(
         errors = [finding for finding in errors if _mark(finding) not in before]
         warnings = [f"{finding.path}: {_OLD}{finding.message}" for finding in known] + warnings
         errors += changed(new, old)
+        step = Findings()
+        check_change(new, old, world, step)
+        errors += step.errors.values()
     return tuple(errors), _fit(warnings)
 
 

@@ -10,28 +10,31 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from slurm_operator.api import Kind
 from slurm_operator.webhook.admission import ALLOWED, Undecodable, Verdict, decode, harmless, validate
-from slurm_operator.webhook.findings import Finding
+from slurm_operator.webhook.findings import Finding, Findings
 from slurm_operator.webhook.metrics import VERDICTS
-from slurm_operator.webhook.rules import wanted
+from slurm_operator.webhook.rules import keys, wanted
+from slurm_operator.webhook.world import Wanted
 
 if TYPE_CHECKING:
-    from slurm_operator.api import Kind
+    from slurm_operator.kube.meta import Object
     from slurm_operator.webhook.lookups import Lookups
     from slurm_operator.webhook.review import Request
 
 _log = structlog.get_logger(__name__)
 
 _CREATE, _UPDATE = "CREATE", "UPDATE"
+_CLUSTERS = Wanted(clusters=True)
 
 
 class Judge:
-    """Judges writes of our kinds."""
+    """Judges writes of our kinds, and of Secrets with keys of daemons."""
 
     def __init__(self, lookups: Lookups) -> None:
         self._lookups = lookups
 
-    async def judge(self, kind: type[Kind], request: Request, seconds: float) -> Verdict:
+    async def judge(self, kind: type[Object], request: Request, seconds: float) -> Verdict:
         """Return the verdict about a write; what goes wrong here is a refusal, never an exception."""
         try:
             verdict = await self._judge(kind, request, seconds)
@@ -43,7 +46,7 @@ class Judge:
         self._tell(kind, request, verdict)
         return verdict
 
-    async def _judge(self, kind: type[Kind], request: Request, seconds: float) -> Verdict:
+    async def _judge(self, kind: type[Object], request: Request, seconds: float) -> Verdict:
         if request.operation not in (_CREATE, _UPDATE) or request.sub_resource or request.new is None:
             return ALLOWED
         if request.kind.kind != kind.RESOURCE.kind or request.kind.group != kind.RESOURCE.group:
@@ -51,16 +54,38 @@ class Judge:
             problem = f"{asked} is not judged at this path; correct the webhook configuration"
             return Verdict((Finding("kind", problem),))
         before = request.old if request.operation == _UPDATE else None
-        if harmless(request.new, before):
-            return ALLOWED
         try:
-            new = decode(kind, request.new)
+            if issubclass(kind, Kind):
+                return await self._judge_kind(kind, request, request.new, before, seconds)
+            return await self._judge_secret(request, request.new, before, seconds)
         except Undecodable as error:
             return Verdict((error.finding,))
-        world = await self._lookups.world(wanted(new), request.namespace, seconds)
-        return Verdict(*validate(new, _former(kind, before), world))
 
-    def _tell(self, kind: type[Kind], request: Request, verdict: Verdict) -> None:
+    async def _judge_kind(
+        self, kind: type[Kind], request: Request, after: bytes, before: bytes | None, seconds: float
+    ) -> Verdict:
+        if harmless(after, before):
+            return ALLOWED
+        new, old = decode(kind, after), _former(kind, before)
+        world = await self._lookups.world(wanted(new, old), request.namespace, seconds)
+        return Verdict(*validate(new, old, world))
+
+    async def _judge_secret(
+        self, request: Request, after: bytes, before: bytes | None, seconds: float
+    ) -> Verdict:
+        if request.operation != _UPDATE:
+            return ALLOWED
+        if before is None:
+            return Verdict((Finding("oldObject", "is missing, so nobody can tell what would be lost"),))
+        new, old = decode(keys.Content, after), decode(keys.Content, before)
+        changes = keys.lost(old, new)
+        if new.dying or not changes:
+            return ALLOWED
+        world, findings = await self._lookups.world(_CLUSTERS, request.namespace, seconds), Findings()
+        keys.check_loss(request.name, changes, world, findings)
+        return Verdict(tuple(findings.errors.values()))
+
+    def _tell(self, kind: type[Object], request: Request, verdict: Verdict) -> None:
         word = "denied" if not verdict.allowed else "warned" if verdict.warnings else "allowed"
         operation = request.operation if request.operation in (_CREATE, _UPDATE) else "other"
         VERDICTS.labels(kind.RESOURCE.kind, operation, word).inc()

@@ -1,6 +1,7 @@
 """Under which name and path each webhook is registered: the contract with the chart.
 
-Names and paths are those of the Go operator, so that its configurations lead here unchanged.
+Names and paths are those of the Go operator, so that its configurations lead here unchanged. Secrets, which
+it does not judge, are named after the same pattern.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import KINDS
+from slurm_operator.kube.models import Secret
 
 if TYPE_CHECKING:
-    from slurm_operator.api import Kind
-    from slurm_operator.kube.meta import Resource
+    from slurm_operator.kube.meta import Object, Resource
 
 BINDING_NAME: Final = "podsbinding-v1.kb.io"
 BINDING_PATH: Final = "/mutate--v1-binding"
@@ -22,7 +23,7 @@ BINDING_PATH: Final = "/mutate--v1-binding"
 class Webhook:
     """One validating webhook."""
 
-    kind: type[Kind]
+    kind: type[Object]
 
     @property
     def resource(self) -> Resource:
@@ -41,4 +42,4 @@ class Webhook:
         return f"/validate-{group}-{self.resource.version}-{self.resource.kind.lower()}"
 
 
-WEBHOOKS: Final = tuple(Webhook(kind) for kind in KINDS)
+WEBHOOKS: Final = (*(Webhook(kind) for kind in KINDS), Webhook(Secret))

@@ -27,8 +27,8 @@ from slurm_operator.webhook.registration import BINDING_PATH, WEBHOOKS
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from slurm_operator.api import Kind
     from slurm_operator.kube.address import Address
+    from slurm_operator.kube.meta import Object
     from slurm_operator.webhook.binding import Binder
     from slurm_operator.webhook.certificates import Certificates
     from slurm_operator.webhook.judge import Judge
@@ -71,7 +71,7 @@ class WebhookServer(HttpServer):
         return app
 
     def _validating(
-        self, path: str, kind: type[Kind]
+        self, path: str, kind: type[Object]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def respond(question: review.Review, seconds: float) -> bytes:
             verdict = await self._judge.judge(kind, question.request, seconds)

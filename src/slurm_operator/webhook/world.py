@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_operator.api import NodeSet
+    from slurm_operator.api import Controller, NodeSet
     from slurm_operator.kube.meta import Object
     from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
 
@@ -28,12 +28,21 @@ class Unreadable:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """A Slurm cluster, and the name of a pod that is one of its workers, empty if it has no name."""
+
+    controller: Controller
+    worker: str | Unreadable | None
+
+
+@dataclass(frozen=True, slots=True)
 class Wanted:
-    """The names, in the namespace of the judged object, that its rules ask about; of NodeSets, all."""
+    """The names, in the namespace of the judged object, that its rules ask about; or all of a kind."""
 
     config_maps: frozenset[str] = frozenset()
     claims: frozenset[str] = frozenset()
     node_sets: bool = False
+    clusters: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class World:
     config_maps: Mapping[str, ConfigMap | Unreadable | None] = field(default_factory=dict)
     claims: Mapping[str, PersistentVolumeClaim | Unreadable | None] = field(default_factory=dict)
     node_sets: tuple[NodeSet, ...] | Unreadable = ()
+    clusters: tuple[Running, ...] | Unreadable = ()
 
 
 NOTHING = World()

@@ -13,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from slurm_operator import __version__
+from slurm_operator.api import wellknown
 from slurm_operator.flags import (
     Parser,
     add_manager_flags,
@@ -79,6 +80,13 @@ def test_webhooks_are_those_that_are_served(helm_program: Path) -> None:
         (hook.name, hook.path, hook.resource.group, hook.resource.version, hook.resource.plural)
         for hook in WEBHOOKS
     }
+    (secrets,) = (hook for hook in configuration["webhooks"] if hook["rules"][0]["resources"] == ["secrets"])
+    looked_at = re.findall(r"'([a-z./-]+)'", secrets["matchConditions"][1]["expression"])
+    assert {*looked_at} - {".jwks"} == {
+        wellknown.FILE_SLURM_KEY,
+        wellknown.FILE_SLURM_JWKS,
+        wellknown.ANNOTATION_SLURM_KEY,
+    }
     (binding,) = rendered(helm_program, "MutatingWebhookConfiguration", "--set", "webhook.podsBinding=true")
     (hook,) = binding["webhooks"]
     assert (hook["name"], hook["clientConfig"]["service"]["path"]) == (BINDING_NAME, BINDING_PATH)
@@ -101,7 +109,7 @@ def test_own_certificate_is_what_the_api_server_trusts(helm_program: Path) -> No
 
 
 def test_rights_of_the_webhook_are_few() -> None:
-    """It may look at what its rules ask about, one object at a time, and at nothing else.
+    """It may look at what its rules ask about, and at nothing else; at no Secret.
 
     The tests of the webhook run it with these rights, and fail without any one of them.
     """
@@ -109,6 +117,8 @@ def test_rights_of_the_webhook_are_few() -> None:
         Right("", "configmaps", "get"),
         Right("", "persistentvolumeclaims", "get"),
         Right("slinky.slurm.net", "nodesets", "list"),
+        Right("slinky.slurm.net", "controllers", "list"),
+        Right("", "pods", "list"),
     }
     binding = {Right("", "pods", "get"), Right("", "nodes", "get")}
     reviews = {

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.webhook.keyed import Made
 from tests.integration.webhook.serving import Stage, staged
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
     from kubebox import Box
@@ -27,3 +28,11 @@ def own_stage(kube_box: Box, tmp_path: Path) -> Iterator[Stage]:
     """Hand out a webhook that may be stopped and changed."""
     with staged(kube_box, tmp_path) as stage:
         yield stage
+
+
+@pytest.fixture
+async def slurm(shared_stage: Stage) -> AsyncIterator[Made]:
+    """Hand out a maker of Slurm clusters, which are gone afterwards."""
+    made = Made(shared_stage.server)
+    yield made
+    await made.clean()

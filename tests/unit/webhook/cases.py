@@ -45,6 +45,21 @@ def claim(name: str, mode: str) -> dict[str, Any]:
 
 
 IMAGE = {"image": "any"}
+
+
+def worker(controller: str, name: str = "worker") -> dict[str, Any]:
+    """Return the pod of a worker of a Controller."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "labels": {"app.kubernetes.io/name": "slurmd", "slinky.slurm.net/cluster": controller},
+        },
+        "spec": {"containers": [{"name": "slurmd", **IMAGE}]},
+    }
+
+
 GOOD: dict[str, dict[str, Any]] = {
     "Controller": {"slurmKeyRef": key(), "jwtKeyRef": key(), "slurmctld": IMAGE, "logfile": IMAGE},
     "Accounting": {

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.unit.webhook.cases import DROP, HA, IMAGE, Case, claim, config_map, key, mount, twice
+from tests.unit.webhook.cases import (
+    DROP,
+    HA,
+    IMAGE,
+    Case,
+    claim,
+    config_map,
+    key,
+    manifest,
+    mount,
+    twice,
+    worker,
+)
 
 CONTROLLER = [
     Case("Controller", {"clusterName": "c" * 41}, "spec.clusterName", "41 characters"),
@@ -146,6 +158,17 @@ CONTROLLER_UPDATES = [
         before={"clusterName": "a"},
     ),
     Case("Controller", {"slurmKeyRef": key("t")}, "spec.slurmKeyRef", "it was 'secret'", before={}),
+    *(
+        Case(
+            "Controller",
+            {"slurmKeyRef": key("secret", "other")},
+            "spec.slurmKeyRef.key",
+            "its workers (such as pod 'worker') keep the old key while their jobs run",
+            before={"slurmKeyRef": key("secret", before)},
+            others=(worker("x"),),
+        )
+        for before in ("slurm.key", "slurm.jwks")
+    ),
     Case(
         "Controller",
         {"jwtKeyRef": key("t")},
@@ -173,6 +196,14 @@ CONTROLLER_UPDATES = [
 ]
 
 ACCOUNTING = [
+    Case(
+        "Accounting",
+        {"slurmKeyRef": key("secret", "other")},
+        "spec.slurmKeyRef.key",
+        "which may be another one than that of Controller 'user', and cannot be replaced in one step",
+        before={},
+        others=(manifest("Controller", {"accountingRef": {"name": "x"}}, "user"), worker("user")),
+    ),
     Case("Accounting", {"slurmKeyRef": key("")}, "spec.slurmKeyRef.name", "slurm.key"),
     Case("Accounting", {"jwtKeyRef": key("")}, "spec.jwtKeyRef.name", "that signs tokens"),
     Case(

@@ -18,6 +18,7 @@ from tests.unit.webhook.cases import (
     manifest,
     mount,
     template,
+    worker,
 )
 
 DENIED = [
@@ -35,6 +36,10 @@ IPS = {"service.spec": {"externalIPs": ["10.0.0.1"]}}
 WARNED = [
     *(
         Case(kind, IPS, "spec.service.spec.externalIPs", "external IPs are not allowed")
+        for kind in ("Controller", "Accounting", "RestApi", "LoginSet")
+    ),
+    *(
+        Case(kind, {}, "metadata.name", "refuse one that begins with a digit", name="1x")
         for kind in ("Controller", "Accounting", "RestApi", "LoginSet")
     ),
     Case(
@@ -84,6 +89,14 @@ WARNED = [
 ALLOWED = [
     *(Case(kind, {}) for kind in GOOD),
     Case("Controller", {"slurmKeyRef": key("secret", "other")}, before={}),
+    Case("Controller", {"slurmKeyRef": key("secret", "other")}, before={}, others=(worker("y"),)),
+    Case("Controller", {"slurmKeyRef": key("secret", "a.jwks")}, before={}, others=(worker("x"),)),
+    Case(
+        "Controller",
+        EXTERNAL | {"slurmKeyRef": key("secret", "other")},
+        before=EXTERNAL,
+        others=(worker("x"),),
+    ),
     Case(
         "Controller",
         {"jwtKeyRef": key("j")},
@@ -151,6 +164,18 @@ ALLOWED = [
     ),
     Case("RestApi", {"controllerRef": {"name": "d"}}, before={}),
     Case("Accounting", {"slurmKeyRef": key("secret", "other")}, before={}),
+    Case(
+        "Accounting",
+        {"slurmKeyRef": key("secret", "other")},
+        before={},
+        others=(manifest("Controller", {}, "free"), worker("free")),
+    ),
+    Case(
+        "Accounting",
+        {"slurmKeyRef": key("secret", "a.jwks")},
+        before={},
+        others=(manifest("Controller", {"accountingRef": {"name": "x"}}, "user"), worker("user")),
+    ),
     Case("Accounting", {"extraConf": "PurgeJobAfter=24month"}),
     Case("Token", {"username": "Alice_B", "secretRef": key("n", "SLURM_JWT")}),
     # Whoever mends a mistake is not asked about the past.

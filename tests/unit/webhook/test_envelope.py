@@ -12,7 +12,7 @@ import pytest
 from slurm_operator.api import KINDS
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, Forbidden, KubeError
 from slurm_operator.kube.meta import ObjectMeta
-from slurm_operator.kube.models import Node, Pod
+from slurm_operator.kube.models import Node, Pod, Secret
 from slurm_operator.webhook import review
 from slurm_operator.webhook.admission import Verdict
 from slurm_operator.webhook.binding import Binding, is_worker, topology_patch
@@ -46,8 +46,8 @@ def test_every_kind_has_a_path_of_the_reference() -> None:
             ("restapi", "v1beta1"),
             ("token", "v1beta1"),
         )
-    }
-    assert {webhook.kind for webhook in WEBHOOKS} == set(KINDS)
+    } | {"secret-v1.kb.io": "/validate--v1-secret"}
+    assert {webhook.kind for webhook in WEBHOOKS} == {*KINDS, Secret}
     assert BINDING_PATH == "/mutate--v1-binding"
 
 

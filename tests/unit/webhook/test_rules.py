@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from slurm_operator.api import NodeSet
+from slurm_operator.api import Controller, NodeSet
 from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
 from slurm_operator.webhook.admission import validate
 from slurm_operator.webhook.rules import wanted
-from slurm_operator.webhook.world import Unreadable, Wanted, World
-from tests.unit.webhook.cases import HA, Case, manifest, read
+from slurm_operator.webhook.world import Running, Unreadable, Wanted, World
+from tests.unit.webhook.cases import HA, Case, key, manifest, read
 from tests.unit.webhook.table import ALLOWED, DENIED, WARNED
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def world(case: Case) -> World:
     """Return what a lookup would find: the other objects of the case, and nothing else."""
-    asked = wanted(read(case.new))
+    asked = wanted(read(case.new), None if case.old is None else read(case.old))
     there = {(item["kind"], item["metadata"]["name"]): item for item in case.others}
 
     def find(kind: type[Any], name: str) -> Any:
@@ -29,10 +29,15 @@ def world(case: Case) -> World:
         return None if body is None else msgspec.convert(body, kind)
 
     sets = [read(item) for item in (case.old, *case.others) if item and item["kind"] == "NodeSet"]
+    pods = [item["metadata"] for item in case.others if item["kind"] == "Pod"]
+    workers = {pod["labels"]["slinky.slurm.net/cluster"]: pod["name"] for pod in pods}
+    known = [read(item) for item in (case.old, *case.others) if item and item["kind"] == "Controller"]
+    clusters = [item for item in known if isinstance(item, Controller)] if asked.clusters else []
     return World(
         {name: find(ConfigMap, name) for name in asked.config_maps},
         {name: find(PersistentVolumeClaim, name) for name in asked.claims},
         tuple(item for item in sets if isinstance(item, NodeSet)) if asked.node_sets else (),
+        clusters=tuple(Running(item, workers.get(item.metadata.name)) for item in clusters),
     )
 
 
@@ -83,7 +88,7 @@ def test_what_could_not_be_compared_is_told() -> None:
 
 
 def test_only_what_rules_ask_about_is_wanted() -> None:
-    """ConfigMaps with files, the claim of standbys and other NodeSets are looked at, and nothing else."""
+    """Files, the claim of standbys, other NodeSets and workers of another key are looked at, and no more."""
     plain = read(
         manifest("Controller", {"prologScriptRefs": [{"name": "p"}], "persistence.existingClaim": "c"})
     )
@@ -91,6 +96,11 @@ def test_only_what_rules_ask_about_is_wanted() -> None:
     assert wanted(read(manifest("NodeSet"))) == Wanted(node_sets=True)
     full = wanted(read(manifest("Controller", HA | {"configFileRefs": [{"name": "a"}, {"name": "b"}]})))
     assert full == Wanted(frozenset({"a", "b"}), frozenset({"state"}))
+    for kind in ("Controller", "Accounting"):
+        old = read(manifest(kind))
+        other = read(manifest(kind, {"slurmKeyRef": key("secret", "other")}))
+        assert wanted(other, old) == Wanted(clusters=True)
+        assert wanted(other, other) == wanted(other) == Wanted()
 
 
 def test_secrets_are_not_quoted() -> None:

@@ -36,6 +36,13 @@ def check_child_name(name: str, kind: str, findings: Findings) -> None:
             f"its {kind} would be called {name!r}; that must be at most 63 lower case letters, digits and "
             "dashes, so choose a shorter name without dots",
         )
+    elif name[0].isdigit():
+        # Newer versions allow it, and this one is not asked for.
+        findings.warn(
+            "metadata.name",
+            f"its {kind} would be called {name!r}; older versions of Kubernetes refuse one that begins with "
+            "a digit, and then no daemon is started",
+        )
 
 
 def check_not_negative(path: str, number: int, findings: Findings) -> None:

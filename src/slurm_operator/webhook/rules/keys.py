@@ -1,0 +1,139 @@
+"""The key of the daemons: it may not be replaced in one step while workers have it.
+
+Daemons know each other by one key. A worker that runs a job keeps the key it started with until the job ends,
+while slurmctld is restarted with another one at once: from then on it hears nothing of that worker, and after
+`SlurmdTimeout` it gives the job up. Once the Secret is written it is too late: whatever the operator held
+back, any pod that starts for another reason would have the new key. So the write is refused, where nothing is
+lost yet.
+
+A set of keys (`….jwks`) is the way to do it: its content may change, since old and new are believed side by
+side. It may not vanish, and neither a Controller nor its Accounting may go from it, or from one key, to a
+single key that nobody here can compare with what the workers have. Helm goes on with the rest of a release
+when one object is refused: so all three are, or half a cluster would have the other key. Where there are no
+workers, everything may be done.
+
+Contents are compared as they come, in base64, and are neither kept nor repeated.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from slurm_operator.objects.pods import is_key_set
+from slurm_operator.webhook.findings import Cause
+from slurm_operator.webhook.world import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from slurm_operator.api import Accounting, Controller
+    from slurm_operator.api.shared import SecretKeySelector
+    from slurm_operator.webhook.findings import Findings
+    from slurm_operator.webhook.world import World
+
+_REF: Final = "spec.slurmKeyRef.key"
+_STEPS: Final = "Go in three steps with slurm.jwks (docs/situations/keys.md)"
+
+
+class Content(msgspec.Struct, frozen=True):
+    """What decides about a Secret, and nothing else of it; never printed."""
+
+    metadata: dict[str, Any] = {}
+    data: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        return f"Content(keys={sorted(self.data or ())})"
+
+    @property
+    def dying(self) -> bool:
+        """Tell whether the Secret is being deleted."""
+        return bool(self.metadata.get("deletionTimestamp"))
+
+
+def lost(old: Content, new: Content) -> Mapping[str, bool]:
+    """Return the keys whose content will not be there any more, and of each whether another one will.
+
+    With nothing in it no daemon starts, so it is nothing that anybody could lose.
+    """
+    after = new.data or {}
+    return {key: key in after for key, text in (old.data or {}).items() if text and after.get(key) != text}
+
+
+def check_loss(secret: str, changes: Mapping[str, bool], world: World, findings: Findings) -> None:
+    """Refuse changes of a Secret by which a cluster with workers would lose its key."""
+
+    def complaint(controller: Controller) -> tuple[str, str, str] | None:
+        ref = controller.spec.slurm_key_ref
+        if ref is None or ref.name != secret or ref.key not in changes:
+            return None
+        path, whose = f"data[{ref.key}]", f"of Controller {controller.metadata.name!r}"
+        if not is_key_set(ref.key):
+            return path, f"is the key {whose}", _STEPS
+        return None if changes[ref.key] else (path, f"is the set of keys {whose}", "Leave it there")
+
+    _check_clusters("data", complaint, world, findings)
+
+
+def switches(after: SecretKeySelector | None, before: SecretKeySelector | None) -> bool:
+    """Tell whether another single key is named, of which nobody knows that the workers have it."""
+    return before is not None and after is not None and after.key != before.key and not is_key_set(after.key)
+
+
+def check_controller(controller: Controller, world: World, findings: Findings) -> None:
+    """Refuse that a Controller with workers names another single key."""
+
+    def complaint(other: Controller) -> tuple[str, str, str] | None:
+        if other.metadata.name != controller.metadata.name:
+            return None
+        return _REF, "names a single key, which may be another one than before", _STEPS
+
+    _check_clusters(_REF, complaint, world, findings)
+
+
+def check_accounting(accounting: Accounting, world: World, findings: Findings) -> None:
+    """Refuse that the Accounting of a Controller with workers names another single key than that has."""
+
+    def complaint(controller: Controller) -> tuple[str, str, str] | None:
+        ref = controller.spec.accounting_ref
+        if ref is None or ref.name != accounting.metadata.name:
+            return None
+        mine, theirs = accounting.spec.slurm_key_ref, controller.spec.slurm_key_ref
+        if mine and theirs and (mine.name, mine.key) == (theirs.name, theirs.key):
+            return None  # it had another one, and this is the cure
+        whose = f"that of Controller {controller.metadata.name!r}"
+        return _REF, f"names a single key, which may be another one than {whose}", _STEPS
+
+    _check_clusters(_REF, complaint, world, findings)
+
+
+def _check_clusters(
+    path: str,
+    complaint: Callable[[Controller], tuple[str, str, str] | None],
+    world: World,
+    findings: Findings,
+) -> None:
+    """Refuse a change if a cluster that it concerns has workers, or if nobody knows."""
+    if isinstance(world.clusters, Unreadable):
+        reason = world.clusters.reason
+        findings.deny(path, f"whose key this is could not be found out: {reason}")
+        return
+    for cluster in world.clusters:
+        # Where slurmctld runs elsewhere, its key is not exchanged from here either.
+        told = None if cluster.controller.spec.external else complaint(cluster.controller)
+        if told is None or cluster.worker is None:
+            continue
+        path, problem, way = told
+        if isinstance(cluster.worker, Unreadable):
+            reason = cluster.worker.reason
+            findings.deny(path, f"{problem}, and whether it has workers could not be found out: {reason}")
+            continue
+        example = f" (such as pod {cluster.worker!r})" if cluster.worker else ""
+        findings.deny(
+            path,
+            f"{problem}, and cannot be replaced in one step: its workers{example} keep the old key while "
+            f"their jobs run, so slurmctld would lose touch with them and give the jobs up. {way}, or scale "
+            "its NodeSets to 0 first, which waits for the jobs",
+            Cause.FORBIDDEN,
+        )

@@ -1,0 +1,183 @@
+"""Secrets with keys of daemons: which changes endanger whom, and what is said about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from slurm_operator.api import Controller
+from slurm_operator.webhook.admission import Undecodable, decode, validate
+from slurm_operator.webhook.findings import Cause, Finding, Findings
+from slurm_operator.webhook.rules import keys
+from slurm_operator.webhook.rules.keys import Content
+from slurm_operator.webhook.world import NOTHING, Running, Unreadable, World
+from tests.unit.webhook.cases import DROP, EXTERNAL, key, manifest, read
+
+KEY, SET = "slurm.key", "slurm.jwks"
+HIDDEN = "aHVudGVyMg=="
+
+
+def controller(spec: dict[str, Any] | None = None, name: str = "x") -> Controller:
+    item = read(manifest("Controller", {"slurmKeyRef": key("keys", KEY)} | (spec or {}), name))
+    assert isinstance(item, Controller)
+    return item
+
+
+def judged(
+    item: Controller, answer: str | Unreadable | None, changes: dict[str, bool] | None = None
+) -> list[Finding]:
+    """Return what is said of changes in the Secret of a cluster of whose workers a lookup says this."""
+    findings = Findings()
+    lost = {KEY: True, SET: False} if changes is None else changes
+    keys.check_loss("keys", lost, World(clusters=(Running(item, answer),)), findings)
+    return [*findings.errors.values()]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "changes"),
+    [
+        ({KEY: "a"}, {KEY: "a"}, {}),
+        ({KEY: "a"}, {KEY: "b"}, {KEY: True}),
+        ({KEY: "a"}, {KEY: ""}, {KEY: True}),
+        ({KEY: ""}, {KEY: "a"}, {}),
+        ({KEY: ""}, {}, {}),
+        ({KEY: "a"}, {}, {KEY: False}),
+        ({KEY: "a"}, None, {KEY: False}),
+        ({}, {KEY: "a"}, {}),
+        (None, {KEY: "a"}, {}),
+        ({KEY: "a", SET: "s", "other": "o"}, {KEY: "a", SET: "t", "new": "n"}, {SET: True, "other": False}),
+    ],
+)
+def test_what_is_lost(
+    old: dict[str, str] | None, new: dict[str, str] | None, changes: dict[str, bool]
+) -> None:
+    """A content is lost if its key has another one or none afterwards; what is added, kept or empty not."""
+    assert keys.lost(Content(data=old), Content(data=new)) == changes
+
+
+@pytest.mark.parametrize(
+    ("item", "changes", "in_danger"),
+    [
+        (controller(), {KEY: True}, True),
+        (controller(), {KEY: False}, True),
+        (controller(), {SET: False, "other": True}, False),
+        (controller(), {}, False),
+        (controller({"slurmKeyRef": key("keys", "mine")}), {"mine": True}, True),
+        (controller({"slurmKeyRef": key("keys", SET)}), {SET: True, KEY: False}, False),
+        (controller({"slurmKeyRef": key("keys", SET)}), {SET: False}, True),
+        (controller({"slurmKeyRef": key("others", KEY)}), {KEY: True}, False),
+        (controller(EXTERNAL), {KEY: True}, False),
+        (controller(EXTERNAL | {"slurmKeyRef": DROP}), {KEY: True}, False),
+    ],
+)
+def test_whom_a_change_endangers(*, item: Controller, changes: dict[str, bool], in_danger: bool) -> None:
+    """Another key endangers who has it, a set only by its end; external clusters and others it does not."""
+    assert bool(judged(item, "gpu-0", changes)) is in_danger
+    assert judged(item, None, changes) == []
+
+
+def test_a_key_with_workers_cannot_be_replaced() -> None:
+    """The refusal names the key, whose it is, a worker, the danger, and both ways to do it."""
+    (error,) = judged(controller(), "gpu-0")
+    assert (error.path, error.cause) == ("data[slurm.key]", Cause.FORBIDDEN)
+    for words in (
+        "the key of Controller 'x'",
+        "pod 'gpu-0'",
+        "give the jobs up",
+        "three steps with slurm.jwks (docs/situations/keys.md)",
+        "scale its NodeSets to 0 first",
+    ):
+        assert words in error.message
+
+
+def test_a_set_with_workers_cannot_be_removed() -> None:
+    """The refusal of a removed set says to leave it there."""
+    (error,) = judged(controller({"slurmKeyRef": key("keys", SET)}), "gpu-0")
+    assert (error.path, "Leave it there, or scale" in error.message) == ("data[slurm.jwks]", True)
+
+
+def test_the_longest_names_leave_room_for_the_advice() -> None:
+    """However long the names are, the sentence is not cut before it says what to do."""
+    (error,) = judged(controller(name="c" * 40), "w" * 63)
+    assert error.message.endswith("which waits for the jobs")
+
+
+def test_a_worker_without_a_name_is_one() -> None:
+    """That there is a worker counts, whatever it is called."""
+    (error,) = judged(controller(), "")
+    assert "its workers keep the old key" in error.message
+
+
+def test_without_workers_a_key_is_free() -> None:
+    """Where no worker is, nobody loses touch."""
+    assert judged(controller(), None) == []
+
+
+def test_unknown_workers_are_no_absent_ones() -> None:
+    """A lookup without an answer refuses, and says why."""
+    (error,) = judged(controller(), Unreadable("no answer; try again"))
+    assert error.path == "data[slurm.key]"
+    assert error.message.endswith("whether it has workers could not be found out: no answer; try again")
+    findings = Findings()
+    keys.check_loss("keys", {KEY: True}, World(clusters=Unreadable("no answer")), findings)
+    (error,) = findings.errors.values()
+    assert str(error) == "data: whose key this is could not be found out: no answer"
+
+
+@pytest.mark.parametrize("kind", ["Controller", "Accounting"])
+def test_unknown_clusters_are_no_absent_ones(kind: str) -> None:
+    """Who names another single key is refused it where nobody knows whether there are workers."""
+    old, new = (read(manifest(kind, {"slurmKeyRef": key("keys", name)})) for name in (KEY, "other"))
+    world = World(clusters=Unreadable("no answer"))
+    (error,), _ = validate(new, old, world)
+    assert (error.path, error.message.endswith(": no answer")) == ("spec.slurmKeyRef.key", True)
+    assert validate(new, new, world)[0] == ()
+
+
+def test_namespaces_of_others_are_not_judged() -> None:
+    """Where nothing is looked at, as in namespaces of another operator, nothing is refused."""
+    findings = Findings()
+    keys.check_loss("keys", {KEY: True}, NOTHING, findings)
+    assert not findings.errors
+
+
+@pytest.mark.parametrize(
+    ("wanted", "refused"), [(key("keys", KEY), False), (key("keys", "third"), True), (key("k", KEY), True)]
+)
+def test_an_accounting_may_be_given_the_key_of_its_cluster(*, wanted: dict[str, Any], refused: bool) -> None:
+    """An Accounting that names another key than its Controller can be mended, and not be made worse."""
+    user = controller({"accountingRef": {"name": "x"}})
+    old = read(manifest("Accounting", {"slurmKeyRef": key("keys", "wrong")}))
+    new = read(manifest("Accounting", {"slurmKeyRef": wanted}))
+    errors, _ = validate(new, old, World(clusters=(Running(user, "gpu-0"),)))
+    assert any(error.path == "spec.slurmKeyRef.key" for error in errors) is refused
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"data": ["{HIDDEN}"]}}',
+        f'{{"data": {{"slurm.key": ["{HIDDEN}"]}}}}',
+        f'{{"data": "{HIDDEN}"}}',
+        f'{{"data": {{"slurm.key": "{HIDDEN}"',
+        f'{{"metadata": "{HIDDEN}", "data": {{}}}}',
+        f"{HIDDEN}",
+    ],
+)
+def test_no_complaint_repeats_a_key(text: str) -> None:
+    """What cannot be read is refused without a word of what is in it."""
+    with pytest.raises(Undecodable) as caught:
+        decode(Content, text.encode())
+    assert HIDDEN not in f"{caught.value}{caught.value.finding}{caught.value.__cause__}"
+
+
+def test_a_key_is_never_shown() -> None:
+    """Whoever prints a Secret sees the names of its keys."""
+    assert repr(Content(data={KEY: HIDDEN})) == "Content(keys=['slurm.key'])"
+
+
+def test_a_dying_secret_is_known() -> None:
+    """A Secret that is being deleted is told from one that is not."""
+    assert decode(Content, b'{"metadata": {"deletionTimestamp": "2030-01-01T00:00:00Z"}}').dying
+    assert not decode(Content, b'{"metadata": {"deletionTimestamp": null}}').dying
