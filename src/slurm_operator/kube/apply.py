@@ -9,14 +9,17 @@ and at rest not one request is sent.
 Objects made by the Go operator have another owner of their fields: it wrote with plain updates under the name
 `manager`, and whatever it set would stay for ever. The answer to the first apply shows such owners. Their
 fields are then handed to a caretaker (`managedfields`) in one patch guarded by the resourceVersion, and an
-empty apply of the caretaker drops what is not wanted. If the server refuses that, because a field cannot be
-changed, the field stays, a warning says so, and everything else is applied as ever. A crash between any two
-steps is harmless: the next first apply finds the caretaker and finishes.
+empty apply of the caretaker drops what is not wanted. Kubernetes' own controllers write statuses at any time,
+so the guard may fail; then both are done again, beginning with the apply, lest an edit in between stays. If
+the server refuses to drop something, because a field cannot be changed, the field stays, a warning says so,
+and everything else is applied as ever. A crash between any two steps is harmless: the next first apply finds
+the caretaker and finishes.
 
 An apply cannot insist that the object does not exist yet: it would take over one that somebody made a moment
 ago. Where that matters, `create` makes the object with a plain create, which does insist, and then turns the
-ownership of its fields into that of an apply. A crash in between leaves an update under our own name, which
-the next first apply treats like that of a predecessor.
+ownership of its fields into that of an apply. A create owns also what the server filled in; an apply right
+after it gives that back, lest the first one after a restart has something to write. A crash in between leaves
+an update under our own name, which the next first apply treats like that of a predecessor.
 
 Some of those objects have another controller too, and an object can have only one. The caller names the UIDs
 of such `former_owners`; their references are removed before the first apply. The content of an immutable
@@ -27,7 +30,6 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -45,8 +47,9 @@ from slurm_operator.kube.applied import (
 )
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
-from slurm_operator.kube.managedfields import FieldsEntry, hand_over, has_applied
-from slurm_operator.kube.meta import Key, Object, ObjectMeta
+from slurm_operator.kube.managed import managed_fields, with_managers, without_managers
+from slurm_operator.kube.managedfields import hand_over, has_applied
+from slurm_operator.kube.meta import Key, Object
 from slurm_operator.kube.models import Secret
 
 if TYPE_CHECKING:
@@ -119,13 +122,13 @@ class Applier:
     async def create(self, desired: Mapping[str, Any], kind: type[T]) -> Applied[T]:
         """Make an object that must not exist yet; AlreadyExists if it does."""
         _check(desired, kind)
-        made = await self._client.create(_managed(kind), desired, field_manager=self._field_manager)
+        made = await self._client.create(with_managers(kind), desired, field_manager=self._field_manager)
         answer = None
         with contextlib.suppress(NotFound):
-            answer = await self._own(kind, made)
+            answer = await self._own(desired, kind, made)
         if answer is None:
             # Nothing is remembered, so that the next apply is a first one.
-            answer = _unmanaged(kind, made)
+            answer = without_managers(kind, made)
         else:
             self._remember((_slot(kind), _key(desired)), Record(hash_desired(desired), answer))
         metrics.APPLY_TOTAL.labels(kind.RESOURCE.kind, Outcome.CREATED.value).inc()
@@ -177,7 +180,7 @@ class Applier:
             return Outcome.IMMUTABLE, live
         if foreign:
             await self._leave_owners(kind, key, former_owners)
-        body = {**desired, "metadata": {**desired["metadata"], "uid": uid}} if uid else desired
+        body = _insisting(desired, uid) if uid else desired
         if foreign or record is None or (live is not None and live.metadata.uid != record.uid):
             answer = await self._first_apply(body, kind)
         else:
@@ -185,7 +188,7 @@ class Applier:
         self._remember((_slot(kind), key), Record(wanted, answer))
         return outcome_of(live, record, answer), answer
 
-    async def _own(self, kind: type[T], made: T) -> T | None:
+    async def _own(self, desired: Mapping[str, Any], kind: type[T], made: T) -> T | None:
         """Turn our create into an apply, as if the object had been made by one; None if that cannot be done.
 
         Controllers write to a new object at once, and the order of the entries changes with that, so this
@@ -193,7 +196,7 @@ class Applier:
         """
         namespace, name = made.key
         for _ in range(_ATTEMPTS):
-            entries = [(entry.manager, entry.operation) for entry in _managed_fields(made)]
+            entries = [(entry.manager, entry.operation) for entry in managed_fields(made)]
             mine = (self._field_manager, "Update")
             if mine not in entries:
                 return None
@@ -205,23 +208,19 @@ class Applier:
                 {"op": "replace", "path": f"{entry}/operation", "value": "Apply"},
             ]
             with contextlib.suppress(Conflict, Invalid):
-                return await self._client.patch(
+                await self._client.patch(
                     kind, name, namespace, operations, type=PatchType.JSON, field_manager=self._field_manager
                 )
-            made = await self._client.get(_managed(kind), name, namespace)
+                body = _insisting(desired, made.metadata.uid)
+                return await self._client.apply(kind, body, field_manager=self._field_manager)
+            made = await self._client.get(with_managers(kind), name, namespace)
         return None
 
     async def _first_apply(self, desired: Mapping[str, Any], kind: type[T]) -> T:
         """Apply, and where a predecessor made the object, drop what only the predecessor wanted."""
-        managed: T = await self._client.apply(_managed(kind), desired, field_manager=self._field_manager)
-        entries = _managed_fields(managed)
-        handed = hand_over(entries, self._predecessors, self._caretaker, owners=_desired_owner_uids(desired))
-        if handed is not None:
-            log.info("taking over the fields of an object", kind=kind.RESOURCE.kind, key=str(managed.key))
-            # A Conflict goes up: the key is retried, and it starts anew because nothing is remembered yet.
-            managed = await self._patch(managed, [_replace("managedFields", handed)])
-        elif not has_applied(entries, self._caretaker):
-            return _unmanaged(kind, managed)
+        managed, left = await self._take_over(desired, kind)
+        if not left:
+            return without_managers(kind, managed)
         metadata = managed.metadata
         # The UID keeps this apply from creating an empty object in place of one that was just deleted.
         nothing = {"metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid}}
@@ -234,18 +233,40 @@ class Applier:
                 key=str(managed.key),
                 error=str(error),
             )
-            return _unmanaged(kind, managed)
+            return without_managers(kind, managed)
+
+    async def _take_over(self, desired: Mapping[str, Any], kind: type[T]) -> tuple[T, bool]:
+        """Apply, and give the caretaker what a predecessor set; tell whether the caretaker has anything."""
+        attempt = 0
+        while True:
+            attempt += 1
+            managed = await self._client.apply(
+                with_managers(kind), desired, field_manager=self._field_manager
+            )
+            entries = managed_fields(managed)
+            owners = _desired_owner_uids(desired)
+            handed = hand_over(entries, self._predecessors, self._caretaker, owners=owners)
+            if handed is None:
+                return managed, has_applied(entries, self._caretaker)
+            if attempt == 1:
+                log.info("taking over the fields of an object", kind=kind.RESOURCE.kind, key=str(managed.key))
+            try:
+                return await self._patch(managed, [_replace("managedFields", handed)]), True
+            except Conflict:
+                if attempt == _ATTEMPTS:
+                    raise  # the key is retried, and it starts anew because nothing is remembered yet
+            desired = _insisting(desired, managed.metadata.uid)
 
     async def _leave_owners(self, kind: type[Object], key: Key, former: Collection[str]) -> None:
         """Remove the references to former owners, and hand over the fields of the program that set them."""
-        managed = await self._client.get(_managed(kind), key.name, key.namespace)
+        managed = await self._client.get(with_managers(kind), key.name, key.namespace)
         references = managed.metadata.owner_references
         kept = [reference for reference in references if reference.uid not in former]
         if len(kept) == len(references):
             return
         operations = [_replace("ownerReferences", kept)]
         # In the same patch: without the reference, nothing shows any more who made the object.
-        handed = hand_over(_managed_fields(managed), self._predecessors, self._caretaker, owners=former)
+        handed = hand_over(managed_fields(managed), self._predecessors, self._caretaker, owners=former)
         if handed is not None:
             operations.append(_replace("managedFields", handed))
         log.info("replacing the owner of an object", kind=kind.RESOURCE.kind, key=str(key))
@@ -278,35 +299,6 @@ class Applier:
             self._records.popitem(last=False)
 
 
-class _ManagedMeta(ObjectMeta, frozen=True):
-    """Metadata with the field owners, which caches do not keep."""
-
-    managed_fields: tuple[FieldsEntry, ...] = ()
-
-
-@cache
-def _managed(kind: type[T]) -> type[T]:
-    """Return the kind with the field owners in its metadata."""
-    managed: type[Any] = msgspec.defstruct(
-        kind.__name__,
-        [("metadata", _ManagedMeta, msgspec.field(default_factory=_ManagedMeta))],
-        bases=(kind,),
-        frozen=True,
-        kw_only=True,
-        rename="camel",
-        module=kind.__module__,
-    )
-    return managed
-
-
-def _unmanaged(kind: type[T], managed: T) -> T:
-    """Return the object as the cache would hold it."""
-    fields = {name: getattr(managed, name) for name in kind.__struct_fields__}
-    metadata = managed.metadata
-    plain = ObjectMeta(**{name: getattr(metadata, name) for name in ObjectMeta.__struct_fields__})
-    return kind(**{**fields, "metadata": plain})
-
-
 def _is_of_another(error: Invalid) -> bool:
     """Tell whether the server refused a UID: the object of the name is another one."""
     return any(cause.get("field") == "metadata.uid" for cause in error.details.get("causes") or ())
@@ -315,6 +307,11 @@ def _is_of_another(error: Invalid) -> bool:
 def _key(desired: Mapping[str, Any]) -> Key:
     metadata = desired.get("metadata") or {}
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
+
+
+def _insisting(desired: Mapping[str, Any], uid: str) -> dict[str, Any]:
+    """Return what is desired of this one object: the server refuses to create it or to change another."""
+    return {**desired, "metadata": {**desired["metadata"], "uid": uid}}
 
 
 def _check(desired: Mapping[str, Any], kind: type[Object]) -> None:
@@ -336,12 +333,6 @@ def _desired_owner_uids(desired: Mapping[str, Any]) -> set[str]:
 
 def _owner_uids(live: Object) -> set[str]:
     return {reference.uid for reference in live.metadata.owner_references}
-
-
-def _managed_fields(managed: Object) -> tuple[FieldsEntry, ...]:
-    metadata: Any = managed.metadata
-    fields: tuple[FieldsEntry, ...] = metadata.managed_fields
-    return fields
 
 
 def _replace(field: str, value: object) -> dict[str, Any]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slurm_operator.kube.apply import Applier, Outcome
 from slurm_operator.kube.errors import AlreadyExists, Conflict
-from slurm_operator.kube.models import ConfigMap, Deployment
+from slurm_operator.kube.models import ConfigMap, Deployment, Service
 from tests.integration.kube.applying import config_map, deployment, managers, raw
 
 if TYPE_CHECKING:
@@ -31,6 +31,29 @@ async def test_what_was_created_counts_as_applied(watched: Watched, kube_namespa
     changed = await watched.applier.apply(wish, made.object, Deployment)
     assert changed.object is not None
     assert changed.object.metadata.labels == {}
+
+
+SERVICE = {"spec": {"selector": {"app": "web"}, "ports": [{"name": "web", "port": 80}]}}
+
+
+@pytest.mark.parametrize("kind", [Deployment, Service, ConfigMap], ids=lambda kind: kind.__name__)
+async def test_a_restart_writes_nothing_to_what_was_created(
+    watched: Watched, kube_namespace: str, kind: type[Any]
+) -> None:
+    """What the server filled in is not ours, so the first apply of the next process has nothing to change."""
+    metadata = config_map(kube_namespace)["metadata"]
+    wishes: dict[Any, dict[str, Any]] = {
+        Deployment: deployment(kube_namespace),
+        Service: SERVICE | {"metadata": metadata},
+        ConfigMap: config_map(kube_namespace, a="1"),
+    }
+    wish = wishes[kind]
+    made = await watched.applier.create(wish, kind)
+    assert made.object is not None
+    before = await raw(watched.client, kind, made.object.metadata.name, kube_namespace)
+    again = await Applier(watched.client).apply(wish, made.object, kind, same=True)
+    assert again.outcome is Outcome.UNCHANGED
+    assert await raw(watched.client, kind, made.object.metadata.name, kube_namespace) == before
 
 
 async def test_nothing_of_somebody_else_is_taken(watched: Watched, kube_namespace: str) -> None:

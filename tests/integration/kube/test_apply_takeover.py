@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -22,7 +24,7 @@ from tests.integration.kube.applying import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     from kubebox import Box
     from slurm_operator.kube.config import ClientConfig
@@ -31,15 +33,15 @@ TAKEOVER = ("slurm-operator-takeover", "Apply")
 
 
 class AtWrite:
-    """A fence that does something before the n-th write of a client."""
+    """A fence that does something before some of the writes of a client, counted from one."""
 
-    def __init__(self, number: int, act: Callable[[], object]) -> None:
+    def __init__(self, numbers: Container[int], act: Callable[[], object]) -> None:
         self.writes = 0
-        self._number, self._act = number, act
+        self._numbers, self._act = numbers, act
 
     def __call__(self) -> None:
         self.writes += 1
-        if self.writes == self._number:
+        if self.writes in self._numbers:
             self._act()
 
 
@@ -116,31 +118,97 @@ async def test_another_program_called_manager_keeps_its_fields(watched: Watched,
     assert body["metadata"]["labels"] == {"mine": "1", "theirs": "1"}
 
 
-async def test_a_takeover_that_lost_a_race_is_done_again(
+def status_written(box: Box, namespace: str) -> Callable[[], object]:
+    """Return what writes the status of the Deployment, another one each time, as its controller does."""
+    numbers = itertools.count(1)
+
+    def write() -> None:
+        patch = json.dumps({"status": {"observedGeneration": next(numbers)}})
+        what = ("deployment/web", "--subresource=status", "--type=merge", f"--patch={patch}")
+        box.kubectl("patch", *what, "--field-manager=kube-controller-manager", "-n", namespace)
+
+    return write
+
+
+async def test_a_takeover_outruns_who_writes_the_status(
     config: ClientConfig, kube_box: Box, kube_namespace: str
 ) -> None:
-    """When the object changes between the steps the apply fails with Conflict and starts over next time."""
-    annotate = ("annotate", "deployment/web", "race=lost", "-n", kube_namespace)
-    fence = AtWrite(2, lambda: kube_box.kubectl(*annotate))
+    """When the object changes between the steps, they are done again at once, and nobody hears of it."""
+    fence = AtWrite({2, 4}, status_written(kube_box, kube_namespace))
     async with Client(config) as client:
         live = await made_by_go(client, kube_namespace)
     async with Client(config, fence=fence) as client:
         applier = Applier(client)
-        with pytest.raises(Conflict):
-            await applier.apply(deployment(kube_namespace), live, Deployment)
-        assert fence.writes == 2
-        live = await client.get(Deployment, "web", kube_namespace)
-        await applier.apply(deployment(kube_namespace), live, Deployment)
+        with structlog.testing.capture_logs() as lines:
+            applied = await applier.apply(deployment(kube_namespace), live, Deployment, same=True)
+        assert fence.writes == 7
+        assert [line["log_level"] for line in lines] == ["info"]
         body = await raw(client, Deployment, "web", kube_namespace)
         assert body["metadata"]["labels"] == {"mine": "1"}
-        assert body["metadata"]["annotations"] == {"race": "lost"}
+        assert "annotations" not in body["metadata"]
+        assert managers(body) == {("slurm-operator", "Apply"), ("kube-controller-manager", "Update")}
+        assert applied.object == await client.get(Deployment, "web", kube_namespace)
+        again = await applier.apply(deployment(kube_namespace), applied.object, Deployment, same=True)
+        assert again.outcome is Outcome.UNCHANGED
+        assert fence.writes == 7
+
+
+async def test_an_edit_during_a_takeover_does_not_stay(
+    config: ClientConfig, kube_box: Box, kube_namespace: str
+) -> None:
+    """What somebody made of our fields between two tries is put right by the second."""
+    scale = ("scale", "deployment/web", "--replicas=7", "-n", kube_namespace)
+    async with Client(config) as client:
+        live = await made_by_go(client, kube_namespace)
+    async with Client(config, fence=AtWrite({2}, lambda: kube_box.kubectl(*scale))) as client:
+        await Applier(client).apply(deployment(kube_namespace), live, Deployment)
+        assert (await client.get(Deployment, "web", kube_namespace)).spec.replicas == 1
+
+
+async def test_a_takeover_that_is_always_outrun_gives_up(
+    config: ClientConfig, kube_box: Box, kube_namespace: str
+) -> None:
+    """After a few tries the apply fails with Conflict, and starts over next time."""
+    fence = AtWrite(range(2, 100, 2), status_written(kube_box, kube_namespace))
+    async with Client(config) as client:
+        live = await made_by_go(client, kube_namespace)
+        async with Client(config, fence=fence) as racing:
+            with pytest.raises(Conflict):
+                await Applier(racing).apply(deployment(kube_namespace), live, Deployment)
+        assert 2 < fence.writes < 20
+        await Applier(client).apply(deployment(kube_namespace), live, Deployment)
+        body = await raw(client, Deployment, "web", kube_namespace)
+        assert body["metadata"]["labels"] == {"mine": "1"}
+
+
+async def test_another_object_of_the_name_is_not_taken_over(
+    config: ClientConfig, kube_box: Box, kube_namespace: str
+) -> None:
+    """When another object took the place of the one that was looked at, it stays as it was made."""
+    deletion = ("deployment/web", "-n", kube_namespace)
+    theirs = deployment(kube_namespace) | {"apiVersion": "apps/v1", "kind": "Deployment"}
+    theirs["spec"]["replicas"] = 3
+
+    def replace() -> None:
+        kube_box.kubectl("delete", *deletion)
+        kube_box.kubectl("create", "--filename=-", "--field-manager=manager", stdin=json.dumps(theirs))
+
+    async with Client(config) as client:
+        live = await made_by_go(client, kube_namespace)
+        async with Client(config, fence=AtWrite({2}, replace)) as racing:
+            with pytest.raises(Conflict):
+                await Applier(racing).apply(deployment(kube_namespace), live, Deployment)
+        body = await raw(client, Deployment, "web", kube_namespace)
+        assert body["metadata"]["uid"] != live.metadata.uid
+        assert body["spec"]["replicas"] == 3
+        assert managers(body) == {("manager", "Update")}
 
 
 async def test_an_object_deleted_meanwhile_is_not_created_empty(
     config: ClientConfig, kube_box: Box, kube_namespace: str
 ) -> None:
     """When the object goes away before its fields are cleaned up, the apply fails and nothing appears."""
-    fence = AtWrite(3, lambda: kube_box.kubectl("delete", "configmap/conf", "-n", kube_namespace))
+    fence = AtWrite({3}, lambda: kube_box.kubectl("delete", "configmap/conf", "-n", kube_namespace))
     desired = config_map(kube_namespace, a="1")
     desired["metadata"]["ownerReferences"] = [OWNER]
     async with Client(config) as client:
@@ -206,7 +274,7 @@ async def test_a_takeover_that_was_cut_off_is_finished(
 ) -> None:
     """When the process loses its lease half-way, its successor removes what is not wanted."""
     live = await made_by_go(watched.client, kube_namespace)
-    async with Client(config, fence=AtWrite(3, lose_the_lease)) as fenced:
+    async with Client(config, fence=AtWrite({3}, lose_the_lease)) as fenced:
         with pytest.raises(FencedError):
             await Applier(fenced).apply(deployment(kube_namespace), live, Deployment)
     body = await raw(watched.client, Deployment, "web", kube_namespace)

@@ -5,9 +5,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.apply import Applier, _managed, _unmanaged, fingerprint, hash_desired
+from slurm_operator.kube.apply import Applier, fingerprint, hash_desired
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.managed import managed_fields, with_managers, without_managers
 from slurm_operator.kube.managedfields import FieldsEntry, hand_over, has_applied, union
 from slurm_operator.kube.models import ConfigMap, Secret, StatefulSet
 
@@ -71,10 +72,9 @@ def test_without_a_generation_the_version_counts() -> None:
 def test_an_object_read_with_its_managers_equals_the_cached_one() -> None:
     """The answer to a first apply is given out in the shape the cache has."""
     body = {"metadata": {**METADATA, "managedFields": [{"manager": "m", "fieldsV1": {"f:spec": {}}}]}}
-    managed = msgspec.convert(body, _managed(StatefulSet))
-    metadata: Any = managed.metadata
-    assert metadata.managed_fields[0].fields_v1 == {"f:spec": {}}
-    assert _unmanaged(StatefulSet, managed) == workload()
+    found = msgspec.convert(body, with_managers(StatefulSet))
+    assert managed_fields(found)[0].fields_v1 == {"f:spec": {}}
+    assert without_managers(StatefulSet, found) == workload()
 
 
 def entry(manager: str, operation: str, fields: dict[str, Any], **more: Any) -> FieldsEntry:

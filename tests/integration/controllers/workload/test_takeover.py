@@ -186,6 +186,34 @@ async def test_the_first_change_after_a_takeover(stage: Stage) -> None:
     assert {pod for pod in running if now.get(pod) == running[pod]} == {"acct-accounting-0"}
 
 
+async def test_back_and_over_again(stage: Stage) -> None:
+    """After the Go operator had a workload of ours in its hands, another takeover restarts nothing either."""
+    await as_the_go_operator_left_it(stage, "02-accounting")
+    await eventually(lambda: all_run(stage), "everything runs")
+    name, image = "slurm-controller", "registry.invalid/slurm:new"
+    theirs = (await templates(stage))[f"StatefulSet {name}"]
+    async with stage.for_a_while() as operator:
+        await taken_over(stage, operator)
+        await stage.patch(Controller, "slurm", {"spec": {"slurmctld": {"image": image}}})
+        await stage.says(Controller, "slurm", "Available")
+        await taken_over(stage, operator)
+    (slurmctld,) = (one for one in theirs["spec"]["containers"] if one["name"] == "slurmctld")
+    slurmctld["image"] = image
+    rendered = [{"op": "replace", "path": "/spec/template", "value": theirs}]
+    await stage.client.patch(
+        StatefulSet, name, stage.namespace, rendered, type=PatchType.JSON, field_manager="manager"
+    )
+    # What a person does before ours comes back.
+    await stage.patch(
+        StatefulSet, name, {"metadata": {"annotations": {wellknown.ANNOTATION_TEMPLATE_HASH: None}}}
+    )
+    await eventually(lambda: all_run(stage), "everything runs")
+    before, running = await templates(stage), await pods(stage)
+    await taken_over(stage, await stage.operator())
+    assert await templates(stage) == before
+    assert await pods(stage) == running
+
+
 async def test_a_key_that_changes_after_a_takeover(stage: Stage) -> None:
     """Also pods whose template had no hash of the key are replaced when it changes."""
     await as_the_go_operator_left_it(stage, "02-accounting")
