@@ -21,13 +21,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 
 from bench.memory import resident_kib
-from slurm_operator.kube import collector
+from slurm_operator.kube import collector, footprint
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import load_config
 from slurm_operator.kube.informer import Informer
 from slurm_operator.kube.log import LogOptions, configure
 from slurm_operator.kube.models import Pod
 from slurm_operator.kube.queue import WorkQueue
+from slurm_operator.kube.turns import timed_loop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -119,5 +120,8 @@ async def main(kubeconfig: str, namespace: str, how: str) -> None:
 
 if __name__ == "__main__":
     configure(LogOptions())
+    # As the operator does.
     collector.relax()
-    asyncio.run(main(*sys.argv[1:]))
+    footprint.tame()
+    with asyncio.Runner(loop_factory=timed_loop) as runner:
+        runner.run(main(*sys.argv[1:]))

@@ -9,6 +9,7 @@ The exit code is 0 if both passed.
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 WAITING = ("tests/e2e", "tests/integration/controllers/nodeset", "tests/integration/kubebox")
+# What one part has printed must be there if it is killed, and in the order in which it was printed.
+UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 
 
 def commands(pytest: Sequence[str], reports: str | None) -> dict[str, list[str]]:
@@ -42,10 +45,11 @@ def _report(part: str, reports: str | None) -> list[str]:
 def run(pytest: Sequence[str], reports: str | None) -> int:
     """Run both parts; return 0 if both passed."""
     both = commands(pytest, reports)
+    environment = os.environ | UNBUFFERED
     with tempfile.TemporaryFile() as output:
         print(f"    beside, shown at the end: {' '.join(WAITING)}", flush=True)
-        waiting = subprocess.Popen(both["waiting"], stdout=output, stderr=subprocess.STDOUT)
-        rest = subprocess.Popen(both["rest"])
+        waiting = subprocess.Popen(both["waiting"], stdout=output, stderr=subprocess.STDOUT, env=environment)
+        rest = subprocess.Popen(both["rest"], env=environment)
         try:
             codes = [rest.wait(), waiting.wait()]
         except KeyboardInterrupt:

@@ -8,8 +8,8 @@
                 its last pod; writes for each pod beside its deletion
     update      a rolling update of the rest with a quarter unavailable
     job_end     from the end of a job to the deletion of its pod, which was held for it
-    rss, stall  memory, and the longest turn of the event loop since the start, by the clock and in CPU time:
-                by the clock it is as long as others keep the cores from it
+    rss, stall  memory, and the longest turn of the event loop since the start: in CPU time, by the clock
+                without the wait for a core, and with it, which is as long as others keep the cores from it
 
 Ratios hold on any machine; the absolute figures belong to the machine named in the result. The API server,
 etcd, the scheduler and what plays nodes and Slurm share the cores with what is measured.

@@ -30,6 +30,7 @@ _START_SECONDS: Final = 60.0
 _READS: Final = frozenset({"GET", "HEAD"})
 _LONGEST_STALL: Final = "slurm_operator_event_loop_longest_stall_seconds"
 _BUSIEST_STALL: Final = "slurm_operator_event_loop_longest_stall_cpu_seconds"
+_OWN_STALL: Final = "slurm_operator_event_loop_longest_stall_own_seconds"
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,8 @@ class Reading:
     longest_stall: float
     busiest_stall: float
     """The same in processor time."""
+    own_stall: float
+    """The same by the clock, the wait for a processor not counted."""
 
     def since(self, before: Reading) -> Counter[str]:
         """Return the writes since an earlier reading."""
@@ -82,7 +85,7 @@ class Operator:
         async with self._session.get(self._metrics) as answer:
             text = await answer.text()
         writes: Counter[str] = Counter()
-        stalls = dict.fromkeys((_LONGEST_STALL, _BUSIEST_STALL), 0.0)
+        stalls = dict.fromkeys((_LONGEST_STALL, _BUSIEST_STALL, _OWN_STALL), 0.0)
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
                 if sample.name == "rest_client_requests_total" and sample.labels["method"] not in _READS:

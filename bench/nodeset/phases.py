@@ -282,4 +282,5 @@ async def stalls(run: Run, workers: int) -> Figures:
     return {
         f"stall_ms_{workers}": reading.longest_stall * 1e3,
         f"stall_cpu_ms_{workers}": reading.busiest_stall * 1e3,
+        f"stall_own_ms_{workers}": reading.own_stall * 1e3,
     }

@@ -6,6 +6,7 @@ with 503, which of them fail and why: a person who reads the probe's message lea
 lists all checks, failing or not. Reasons are sentences for people; they carry no secrets.
 
 `/metrics` is served on an address of its own, in the clear or over TLS for those whom the API server allows.
+A thousand series take longer than a turn of the event loop should, so they are written in several.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from slurm_operator.kube import metrics
 from slurm_operator.kube.authz import Verdict
 from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.serving import HttpServer, self_signed_context
+from slurm_operator.kube.turns import Breather
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -71,7 +73,15 @@ class MetricsServer(HttpServer):
     async def _metrics(self, request: web.Request) -> web.Response:
         if self._authorizer is not None and (refusal := await self._refuse(self._authorizer, request)):
             return refusal
-        return web.Response(body=metrics.render(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        breathe, written = Breather(), []
+        try:
+            for family in metrics.families():
+                written.append(family)
+                await breathe()
+        except Exception:  # noqa: BLE001 - a collector may ask any part of the program
+            _log.exception("the metrics cannot be collected")
+            return web.Response(status=500, text="the metrics cannot be collected; the log says why\n")
+        return web.Response(body=b"".join(written), headers={"Content-Type": metrics.CONTENT_TYPE})
 
     async def _refuse(self, authorizer: Authorizer, request: web.Request) -> web.Response | None:
         now = asyncio.get_running_loop().time()

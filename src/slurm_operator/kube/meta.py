@@ -55,11 +55,15 @@ class Resource(NamedTuple):
         return "/" + "/".join(parts)
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """Base of every struct inside an object: camelCase on the wire, immutable, defaults left out."""
+class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True, gc=False):
+    """Base of every struct inside an object: camelCase on the wire, immutable, defaults left out.
+
+    What is decoded from JSON and never changed cannot come to refer to itself. So the garbage collector need
+    not know of it: it would walk through all that the caches hold, again and again.
+    """
 
 
-class OwnerReference(Part, frozen=True, gc=False):
+class OwnerReference(Part, frozen=True):
     """One owner of an object."""
 
     api_version: str = ""
@@ -102,7 +106,7 @@ class ObjectMeta(Part, frozen=True):
             force_setattr(self, "owner_references", share(self.owner_references))
 
 
-class Condition(Part, frozen=True, gc=False):
+class Condition(Part, frozen=True):
     """One `metav1.Condition`; also reads the older shapes of Pod and Node conditions."""
 
     type: str

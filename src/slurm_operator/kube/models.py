@@ -76,7 +76,7 @@ __all__ = [
 # ------------------------------------------------------------------------------------------------------- Node
 
 
-class Taint(Part, frozen=True, gc=False):
+class Taint(Part, frozen=True):
     """What keeps Pods away from a node."""
 
     key: str = ""
@@ -91,7 +91,7 @@ class NodeSpec(Part, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-class NodeAddress(Part, frozen=True, gc=False):
+class NodeAddress(Part, frozen=True):
     """One address of a node."""
 
     type: str = ""
@@ -127,7 +127,7 @@ class Node(Object, frozen=True):
 # ---------------------------------------------------------------------------------------- Service and storage
 
 
-class ServicePort(Part, frozen=True, gc=False):
+class ServicePort(Part, frozen=True):
     """One port of a Service."""
 
     name: str = ""
@@ -147,7 +147,7 @@ class ServiceSpec(Part, frozen=True):
     publish_not_ready_addresses: bool = False
 
 
-class LoadBalancerIngress(Part, frozen=True, gc=False):
+class LoadBalancerIngress(Part, frozen=True):
     """Where a load balancer listens."""
 
     ip: str = ""
@@ -198,7 +198,7 @@ class ConfigMap(Object, frozen=True):
     immutable: bool = False
 
 
-class NamespaceStatus(Part, frozen=True, gc=False):
+class NamespaceStatus(Part, frozen=True):
     """What a Namespace is."""
 
     phase: str = ""

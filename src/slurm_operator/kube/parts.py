@@ -22,7 +22,7 @@ class LabelSelector(Part, frozen=True):
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-class ObjectReference(Part, frozen=True, gc=False):
+class ObjectReference(Part, frozen=True):
     """Points at an object of any kind."""
 
     api_version: str = ""

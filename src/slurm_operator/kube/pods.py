@@ -40,14 +40,14 @@ class Affinity(Part, frozen=True):
     node_affinity: NodeAffinity | None = None
 
 
-class ContainerPort(Part, frozen=True, gc=False):
+class ContainerPort(Part, frozen=True):
     """A port a container names."""
 
     name: str = ""
     container_port: int = 0
 
 
-class Container(Part, frozen=True, gc=False):
+class Container(Part, frozen=True):
     """A container as specified."""
 
     name: str = ""
@@ -55,20 +55,20 @@ class Container(Part, frozen=True, gc=False):
     ports: tuple[ContainerPort, ...] = ()
 
 
-class ClaimVolume(Part, frozen=True, gc=False):
+class ClaimVolume(Part, frozen=True):
     """A volume that is a claim."""
 
     claim_name: str = ""
 
 
-class Volume(Part, frozen=True, gc=False):
+class Volume(Part, frozen=True):
     """A volume, with its claim if it has one."""
 
     name: str = ""
     persistent_volume_claim: ClaimVolume | None = None
 
 
-class Toleration(Part, frozen=True, gc=False):
+class Toleration(Part, frozen=True):
     """A taint that a Pod does not mind."""
 
     key: str = ""
@@ -106,20 +106,20 @@ class PodSpec(Part, frozen=True):
         force_setattr(self, "volumes", share(self.volumes))
 
 
-class StateWaiting(Part, frozen=True, gc=False):
+class StateWaiting(Part, frozen=True):
     """Why a container does not run yet."""
 
     reason: str = ""
     message: str = ""
 
 
-class StateRunning(Part, frozen=True, gc=False):
+class StateRunning(Part, frozen=True):
     """Since when a container runs."""
 
     started_at: datetime | None = None
 
 
-class StateTerminated(Part, frozen=True, gc=False):
+class StateTerminated(Part, frozen=True):
     """How a container ended."""
 
     exit_code: int = 0
@@ -130,7 +130,7 @@ class StateTerminated(Part, frozen=True, gc=False):
     finished_at: datetime | None = None
 
 
-class ContainerState(Part, frozen=True, gc=False):
+class ContainerState(Part, frozen=True):
     """One of three states."""
 
     waiting: StateWaiting | None = None
@@ -138,7 +138,7 @@ class ContainerState(Part, frozen=True, gc=False):
     terminated: StateTerminated | None = None
 
 
-class ContainerStatus(Part, frozen=True, gc=False):
+class ContainerStatus(Part, frozen=True):
     """A container as observed."""
 
     name: str = ""

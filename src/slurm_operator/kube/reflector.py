@@ -4,10 +4,10 @@ The reflector is the thin I/O around `ReflectorState` (what next, when) and `Int
 never ends by itself and never raises: every error, foreseen or not, becomes a wait and another step,
 `last_error` while it lasts, and a log line when it is news.
 
-Nothing here may hold the event loop for long. Pages are decoded one at a time, and the loop gets a turn
-every so many handler calls and watch events, because a full socket buffer would otherwise feed the stream
-without a single real wait. Only the store takes a list in one piece, so that a reader never sees half of
-one: about 5 µs for a new object, under 1 µs for one that has not changed.
+Nothing here may hold the event loop for long. Pages are decoded one at a time, large ones in a thread
+(`client`), and the loop gets a turn every so many handler calls and watch events, because a full socket
+buffer would otherwise feed the stream without a single real wait. Only the store takes a list in one piece,
+so that a reader never sees half of one: about 5 µs for a new object, under 1 µs for one that has not changed.
 """
 
 from __future__ import annotations

@@ -2,19 +2,23 @@
 
 In one turn asyncio runs everything that is ready, and looks for news only then: as long as a turn takes, no
 request is answered, no watch is read and no deadline is kept. A tick that is due (`watchdog`) sees that only
-if it falls into a long turn. Here every turn is measured, between two looks of the selector, for about a
-microsecond each. Long ones are counted, and the longest is kept, since one is enough to miss a deadline.
+if it falls into a long turn. Here every turn is measured, between two looks of the selector, for some three
+microseconds each. Long ones are counted, and the longest is kept, since one is enough to miss a deadline.
 
-A turn is long because this process computes, or because others have the processor: on a node that is short of
-it, sending to a server on the same node is enough to lose it. The processor time of a turn tells the two
-apart.
+A turn is long because this process computes, because it waits for something it should not wait for (a file, a
+lock, the interpreter that a thread has), or because others have the processors: on a node that is short of
+those, sending to a server on the same node is enough to lose one. The processor time of a turn tells the
+first, and what the kernel says about the wait for a processor tells the last from the others.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import selectors
+import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.kube import metrics
@@ -25,31 +29,42 @@ if TYPE_CHECKING:
 
 # Shorter ones are the normal course of things and not worth the time to count them.
 LONG: Final = 0.01
+# In one turn every task may have as much, so it must be well below what a turn may take.
+SLICE: Final = 0.003
+_HAND_OVER: Final = 0.001
+_LONGEST_LINE: Final = 80
 
 
 class TimedSelector(selectors.DefaultSelector):
-    """A selector that measures the time between its looks."""
+    """A selector that measures the time between its looks; to be made by the thread that looks."""
 
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
         processor: Callable[[], float] = time.thread_time,
+        queued: Callable[[], float] | None = None,
     ) -> None:
         super().__init__()
-        self._clock = clock
-        self._processor = processor
-        self._began: tuple[float, float] | None = None
-        self._longest = self._busiest = 0.0
+        self._queue = QueueTime()
+        self._meters = (clock, processor, queued or self._queue)
+        self._began: tuple[float, float, float] | None = None
+        self._longest = self._busiest = self._own = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[SelectorKey, int]]:
         """Look for what is ready, having measured the turn that ends here."""
-        if self._began is not None and (took := self._clock() - self._began[0]) > LONG:
-            self._count(took, self._processor() - self._began[1])
+        clock, processor, queued = self._meters
+        if self._began is not None and (took := clock() - self._began[0]) > LONG:
+            self._count(took, processor() - self._began[1], queued() - self._began[2])
         ready = super().select(timeout)
-        self._began = (self._clock(), self._processor())
+        self._began = (clock(), processor(), queued())
         return ready
 
-    def _count(self, seconds: float, busy: float) -> None:
+    def close(self) -> None:
+        """Look no more."""
+        super().close()
+        self._queue.close()
+
+    def _count(self, seconds: float, busy: float, queued: float) -> None:
         metrics.EVENT_LOOP_STALL.observe(seconds)
         if seconds > self._longest:
             self._longest = seconds
@@ -57,8 +72,61 @@ class TimedSelector(selectors.DefaultSelector):
         if busy > self._busiest:
             self._busiest = busy
             metrics.EVENT_LOOP_BUSIEST_STALL.set(busy)
+        if seconds - queued > self._own:
+            self._own = seconds - queued
+            metrics.EVENT_LOOP_OWN_STALL.set(self._own)
+
+
+class QueueTime:
+    """For how many seconds this thread has been ready to run and got no processor; 0 if nobody tells."""
+
+    def __init__(self, path: str = "/proc/thread-self/schedstat") -> None:
+        self._file: int | None = None
+        self._seconds = 0.0
+        with suppress(OSError):
+            self._file = os.open(path, os.O_RDONLY)
+
+    def __call__(self) -> float:
+        """Return the seconds so far, as far as they are known."""
+        if self._file is not None:
+            try:
+                # The time on a processor, the time in wait for one, both in nanoseconds, and how often.
+                self._seconds = int(os.pread(self._file, _LONGEST_LINE, 0).split()[1]) * 1e-9
+            except (OSError, ValueError, IndexError):
+                # Every turn of the event loop asks, and must not end for this.
+                self.close()
+        return self._seconds
+
+    def close(self) -> None:
+        """Ask no more."""
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+
+
+class Breather:
+    """Gives the event loop a turn whenever a long piece of work has taken a few milliseconds.
+
+    Call it between two parts of the work, as often as is convenient: mostly it only looks at the clock.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._began = clock()
+
+    async def __call__(self) -> None:
+        """Wait for a turn if it is time for that."""
+        if self._clock() - self._began > SLICE:
+            await asyncio.sleep(0)
+            self._began = self._clock()
 
 
 def timed_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop whose long turns show in the metrics."""
+    """Return an event loop whose long turns show in the metrics, and that no thread keeps waiting for long.
+
+    What takes long is decided and decoded in threads. Python has one interpreter for all of them, and whoever
+    gave it up for as little as a system call gets it back after this time: by default after 5 ms, which a
+    turn with a dozen requests to send would wait a dozen times.
+    """
+    sys.setswitchinterval(_HAND_OVER)
     return asyncio.SelectorEventLoop(TimedSelector())

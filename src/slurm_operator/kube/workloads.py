@@ -54,13 +54,13 @@ class Deployment(Object, frozen=True):
     status: WorkloadStatus = msgspec.field(default_factory=WorkloadStatus)
 
 
-class ScaleSpec(Part, frozen=True, gc=False):
+class ScaleSpec(Part, frozen=True):
     """The wanted replicas."""
 
     replicas: int = 0
 
 
-class ScaleStatus(Part, frozen=True, gc=False):
+class ScaleStatus(Part, frozen=True):
     """The observed replicas and the selector that finds them."""
 
     replicas: int = 0
@@ -112,7 +112,7 @@ class ControllerRevision(Object, frozen=True):
     data: Any = None
 
 
-class LeaseSpec(Part, frozen=True, gc=False):
+class LeaseSpec(Part, frozen=True):
     """Who holds a lease, since when and for how long."""
 
     holder_identity: str | None = None
@@ -130,7 +130,7 @@ class Lease(Object, frozen=True):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
-class EventSeries(Part, frozen=True, gc=False):
+class EventSeries(Part, frozen=True):
     """How often an event has repeated."""
 
     count: int = 0
@@ -164,7 +164,7 @@ class DefinitionNames(Part, frozen=True):
     short_names: tuple[str, ...] = ()
 
 
-class DefinitionVersion(Part, frozen=True, gc=False):
+class DefinitionVersion(Part, frozen=True):
     """One version of a definition."""
 
     name: str = ""

@@ -44,11 +44,14 @@ IDLE_JOB_FLAGS: Final = frozenset(
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
 
-class _Part(msgspec.Struct, frozen=True, kw_only=True):
-    """Base of what slurmrestd sends: snake_case on the wire, immutable, unknown fields skipped."""
+class _Part(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of what slurmrestd sends: snake_case on the wire, immutable, unknown fields skipped.
+
+    Nothing of it can come to refer to itself, so the garbage collector need not know of it.
+    """
 
 
-class NoVal(_Part, frozen=True, gc=False):
+class NoVal(_Part, frozen=True):
     """A number that may be unset or infinite."""
 
     set: bool = False
@@ -77,7 +80,7 @@ class NoVal(_Part, frozen=True, gc=False):
 UNSET: Final = NoVal()
 
 
-class Fault(_Part, frozen=True, gc=False):
+class Fault(_Part, frozen=True):
     """One entry of `errors[]` or `warnings[]`."""
 
     description: str = ""
@@ -126,7 +129,7 @@ class Job(_Part, frozen=True):
         )
 
 
-class Ping(_Part, frozen=True, gc=False):
+class Ping(_Part, frozen=True):
     """How one slurmctld answered slurmrestd."""
 
     hostname: str = ""
@@ -175,7 +178,7 @@ class ReservationList(_Part, frozen=True):
     last_update: int
 
 
-class Diag(_Part, frozen=True, gc=False):
+class Diag(_Part, frozen=True):
     """What slurmctld says about itself."""
 
     req_time: NoVal = UNSET
@@ -193,7 +196,7 @@ class Diag(_Part, frozen=True, gc=False):
         return max(0.0, now - began) if now and began and math.isfinite(now - began) else None
 
 
-class NodeUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NodeUpdate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """What to change about nodes; what is None stays as it is.
 
     Slurm takes an empty list of features as no change.

@@ -172,9 +172,13 @@ Outcome = Done | Unchanged | Held | Failed
 
 def sanitise(text: str, limit: int = MAX_REASON) -> str:
     """Make text fit for one line: white space becomes spaces, what cannot be seen goes, the rest is cut."""
+    # Thousands of comments are decided about in a row, and nearly all text can be seen as it is.
+    return (text if text.isprintable() else _visible(text)).strip()[:limit].rstrip()
+
+
+def _visible(text: str) -> str:
     seen = (" " if char.isspace() else char for char in text)
-    kept = "".join(char for char in seen if unicodedata.category(char) not in {"Cc", "Cf", "Cs"})
-    return kept.strip()[:limit].rstrip()
+    return "".join(char for char in seen if unicodedata.category(char) not in {"Cc", "Cf", "Cs"})
 
 
 class _Owner(Enum):

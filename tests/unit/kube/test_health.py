@@ -2,18 +2,26 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from contextlib import asynccontextmanager
+import time
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 import aiohttp
 import pytest
+from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from structlog.testing import capture_logs
 
 from slurm_operator.kube.address import Address, parse_address
 from slurm_operator.kube.health import HealthServer, MetricsServer, report
+from slurm_operator.kube.metrics import REGISTRY
 from slurm_operator.kube.serving import HttpServer, self_signed_context
+from slurm_operator.kube.turns import SLICE
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
+
+    from prometheus_client import Metric
 
 LOOPBACK = Address("127.0.0.1", 0)
 
@@ -32,6 +40,15 @@ async def serving(server: Server) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.port}"
     finally:
         await server.close()
+
+
+@contextmanager
+def registered(collector: Collector) -> Iterator[None]:
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
 
 
 async def get(url: str) -> tuple[int, str]:
@@ -152,6 +169,54 @@ async def test_metrics_in_the_clear() -> None:
         assert response.status == 200
         assert response.headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
         assert "# TYPE workqueue_depth gauge" in await response.text()
+
+
+async def test_others_get_their_turn_while_metrics_are_written() -> None:
+    """Families that take long to collect do not keep the event loop, and none of them is lost."""
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    class Slow(Collector):
+        def collect(self) -> Iterator[Metric]:
+            for number in range(5):
+                seen.append(turns)
+                time.sleep(2 * SLICE)
+                yield GaugeMetricFamily(f"slurm_operator_test_slow_{number}", "", value=number)
+
+    seen: list[int] = []
+    async with serving(MetricsServer(LOOPBACK)) as url, asyncio.TaskGroup() as group:
+        running = group.create_task(others())
+        with registered(Slow()):
+            status, text = await get(f"{url}/metrics")
+        running.cancel()
+    assert status == 200
+    assert [line for line in text.splitlines() if line.startswith("slurm_operator_test_slow")] == [
+        f"slurm_operator_test_slow_{number} {number}.0" for number in range(5)
+    ]
+    assert seen == sorted(set(seen))
+    assert "# TYPE workqueue_depth gauge" in text
+
+
+async def test_metrics_that_cannot_be_collected() -> None:
+    """A collector that fails is a 500 and a line in the log, without what it said, and ends nothing else."""
+
+    class Broken(Collector):
+        def collect(self) -> Iterator[Metric]:
+            raise ValueError("password=hunter2")
+
+    async with serving(MetricsServer(LOOPBACK)) as url:
+        with registered(Broken()), capture_logs() as lines:
+            status, text = await get(f"{url}/metrics")
+        assert (status, text) == (500, "the metrics cannot be collected; the log says why\n")
+        assert [line["event"] for line in lines if line["log_level"] == "error"] == [
+            "the metrics cannot be collected"
+        ]
+        assert (await get(f"{url}/metrics"))[0] == 200
 
 
 async def test_disabled_server_does_not_listen() -> None:
