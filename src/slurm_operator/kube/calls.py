@@ -37,6 +37,8 @@ class Call(NamedTuple):
     accept: str = "application/json"
     fenced: bool = False
     secret: bool = False
+    not_after: float | None = None
+    """The loop's time after which it must not be sent, or sent again."""
 
     @property
     def write(self) -> bool:

@@ -11,6 +11,7 @@ retried and fenced is the `transport`'s business; how answers are decoded is in 
 
 from __future__ import annotations
 
+import asyncio
 import platform
 import random
 from enum import StrEnum
@@ -53,6 +54,8 @@ T = TypeVar("T", bound=Object)
 
 FIELD_MANAGER = "slurm-operator"
 
+# Of a list: it takes some two milliseconds to decode.
+_LARGE = 2**19
 # The server ends a watch after this many seconds: spread, so that reconnects do not come all at once.
 _WATCH_SECONDS = (300, 600)
 # Bookmarks come about once a minute: silence this long means a dead connection, whatever TCP believes.
@@ -131,7 +134,11 @@ class Client:
             if resource_version not in ("", "0"):
                 query["resourceVersionMatch"] = "NotOlderThan"
         call = collection_call("list", kind, namespace, query)
-        return decode_page(kind, await self._send(call, timeout), call.what)
+        data = await self._send(call, timeout)
+        if len(data) < _LARGE:
+            return decode_page(kind, data, call.what)
+        # On the loop all else would stand still meanwhile; a thread lets others go on after every object.
+        return await asyncio.to_thread(decode_page, kind, data, call.what)
 
     async def list_all(
         self,
@@ -327,13 +334,18 @@ class Client:
         grace_period: int | None = None,
         dry_run: bool = False,
         timeout: float | None = None,
+        not_after: float | None = None,
     ) -> None:
-        """Delete an object; with `uid` or `resource_version`, only that one (else Conflict)."""
+        """Delete an object; with `uid` or `resource_version`, only that one (else Conflict).
+
+        With `not_after`, a time of the running loop, nothing is sent later, however long it had to wait.
+        """
         options = _delete_options(uid, resource_version, grace_period)
         options["propagationPolicy"] = propagation
         if dry_run:
             options["dryRun"] = ["All"]
-        await self._send(object_call("DELETE", "delete", kind, name, namespace, body=options), timeout)
+        call = object_call("DELETE", "delete", kind, name, namespace, body=options)
+        await self._send(call._replace(not_after=not_after), timeout)
 
     async def evict(
         self,

@@ -11,6 +11,8 @@ acknowledged them: the kernel drops what is still unacknowledged after that (`TC
 that comes back later does not deliver a write of the past, even if this process is frozen or dead. Half is
 for the server, as `timeout=` in the query. A write that is given up drops its unsent bytes (`SO_LINGER`).
 
+A single write may have a fence of its own (`SendBy`): what was decided on evidence that soon counts no more.
+
 The limit of all this: bytes that were acknowledged cannot be called back. If a load balancer or proxy stalls
 after it took them, or the server is frozen as a whole, the write may be executed when that wakes up.
 """
@@ -26,7 +28,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import aiohttp
 from aiohttp import ClientRequest, ClientTimeout, TCPConnector
 
-from slurm_operator.kube.errors import ConnectionFailed
+from slurm_operator.kube.errors import ConnectionFailed, Overdue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,6 +60,33 @@ class Ledger(Protocol):
 
     def unanswered(self, seconds: float, /) -> None:
         """Note that a write was given up without an answer: it may still land for so long."""
+
+
+class SendBy:
+    """The fence of one write that must not leave after a moment, and be over by another one.
+
+    Moments are times of the running loop. The fence of the process is asked as well.
+    """
+
+    def __init__(self, what: str, last: float, over: float, fence: Callable[[], float | None] | None) -> None:
+        self._what = what
+        self._last = last
+        self._over = over
+        self._fence = fence
+
+    def __call__(self) -> float:
+        """Return how long the write may take; raise if it is too late to send it."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._last:
+            raise Overdue(f"{self._what}: not sent, the time for it was over")
+        seconds = None if self._fence is None else self._fence()
+        return self._over - now if seconds is None else min(seconds, self._over - now)
+
+    def unanswered(self, seconds: float, /) -> None:
+        """Note that the write was given up without an answer: it may still land for so long."""
+        fence: object = self._fence
+        if isinstance(fence, Ledger):
+            fence.unanswered(seconds)
 
 
 class Attempt:
@@ -104,7 +133,7 @@ class Attempt:
             return None
         self.sent = False
         return ConnectionFailed(
-            "not sent: the event loop was so late that the lease leaves too little time", sent=False
+            "not sent: the event loop was so late that too little time is left for it", sent=False
         )
 
     def abandon(self) -> None:

@@ -6,6 +6,7 @@
     ├── ConnectionFailed       no HTTP answer; `sent` tells whether the server may have seen the request
     │   ├── TlsError           the certificates of the two sides do not fit; retrying does not help
     │   └── DeadlineExceeded   the call's own deadline passed first
+    │       └── Overdue        it had to be sent by a moment that passed first; nothing was sent
     ├── DecodeError            an answer that is not the object it should be
     ├── FencedError            this process may no longer write (its lease is lost)
     └── ApiError               the server answered with a Status; `status`, `reason`, `details`, `retry_after`
@@ -58,6 +59,13 @@ class TlsError(ConnectionFailed):
 
 class DeadlineExceeded(ConnectionFailed):
     """The deadline of the call passed before an answer arrived."""
+
+
+class Overdue(DeadlineExceeded):
+    """The call had to be sent by a moment, and got its turn only later: nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, sent=False)
 
 
 class DecodeError(KubeError):

@@ -8,7 +8,7 @@ moment it gets an answer or an error.
 What is worth another try is decided in retries.py. For a write that depends on whether the request can have
 reached the server, which is known exactly: the connector below reports the moment a request gets its
 connection. There the fence is asked, however long connecting took, and once more in the moment the bytes
-leave the process.
+leave the process. So is the call, if it must not be sent after a moment (`Call.not_after`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from yarl import URL
 
 from slurm_operator.kube.batching import batching_delay, undisturbed
 from slurm_operator.kube.broken import connection_failure
-from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, attempt_in_context
+from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, SendBy, attempt_in_context
 from slurm_operator.kube.errors import ApiError, ConnectionFailed, DeadlineExceeded, Unauthorized
 from slurm_operator.kube.proxy import split_credentials
 from slurm_operator.kube.retries import parse_retry_after, retry_delay
@@ -124,19 +124,23 @@ class Transport:
 
     async def send(self, call: Call, timeout: float) -> bytes:  # noqa: ASYNC109 - the deadline is the feature
         """Send until it worked, cannot work, or the deadline has passed; return the body."""
-        attempt = Attempt(self._fence if call.fenced else None, once=call.write)
         stage = _Stage()
-        deadline = asyncio.get_running_loop().time() + timeout
+        deadline = last = asyncio.get_running_loop().time() + timeout
+        fence = self._fence if call.fenced else None
+        if call.not_after is not None:
+            last = min(deadline, call.not_after)
+            fence = SendBy(call.what, last, deadline, fence)
+        attempt = Attempt(fence, once=call.write)
         try:
             async with asyncio.timeout_at(deadline):
-                return await self._send(call, attempt, stage, deadline)
+                return await self._send(call, attempt, stage, last)
         except TimeoutError:
             if stage.failure is not None and not attempt.sent:
                 # Cut off on the way to one more try: why the last one failed tells more than that.
                 raise stage.failure from None
             raise self._too_late(call, attempt, stage, timeout) from None
 
-    async def _send(self, call: Call, attempt: Attempt, stage: _Stage, deadline: float) -> bytes:
+    async def _send(self, call: Call, attempt: Attempt, stage: _Stage, last: float) -> bytes:
         loop = asyncio.get_running_loop()
         tries, refreshed = 0, False
         while True:
@@ -158,7 +162,7 @@ class Transport:
                 delay = 0.0
             except (ConnectionFailed, ApiError) as failure:
                 wait = retry_delay(failure, tries=tries, write=call.write, jitter=random.random())  # noqa: S311 - jitter
-                if wait is None or loop.time() + wait >= deadline:
+                if wait is None or loop.time() + wait >= last:
                     raise
                 stage.failure, delay = failure, wait
             attempt.reset()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.slurm.hostlist import expand, natural, single, split
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from slurm_operator.slurm.model import NodeUpdate
 
@@ -37,6 +37,14 @@ def grouped(updates: Mapping[str, NodeUpdate], max_bytes: int = MAX_HOSTLIST_BYT
             continue
         for hostlist in split(names, max_bytes):
             yield Group(hostlist, tuple(expand(hostlist, len(names))), update)
+
+
+def narrowed(group: Group, names: Sequence[str]) -> Iterator[Group]:
+    """Yield the requests for some of the nodes of one: mostly one; gaps make a hostlist longer."""
+    if len(names) == len(group.names):
+        yield group
+    else:
+        yield from grouped(dict.fromkeys(names, group.update))
 
 
 def regrouped(refused: Group, left: Mapping[str, NodeUpdate]) -> Iterator[Group]:

@@ -3,7 +3,7 @@
 A connection is a REST client, the watch that keeps a view with it, and the writer that changes nodes with it.
 `Connections` makes them, runs their watches, and replaces them: `set` with the same target returns the
 connection that is there, with another target it makes a new one in its place. What is replaced or removed
-publishes nothing from that moment on and is closed in the background; a request through it fails as
+publishes nothing from that moment on and is closed in the background. Who asks or waits through it gets an
 `Unavailable`, because nobody can say anything about a cluster through a connection that is gone.
 
 A `link` lets one key use the connection of another: a Controller that is reached through a Cluster has no
@@ -233,6 +233,7 @@ class Connections:
     def _drop(self, connection: Connection | None) -> None:
         if connection is None:
             return
+        connection.watch.close()
         task = asyncio.create_task(
             _hang_up(connection, self._watches.pop(connection)),
             name=f"close {connection.key}",

@@ -28,13 +28,17 @@ if TYPE_CHECKING:
 # keeps an ended job in its list for MinJobAge, 300 s unless configured, so this is for the rare cases.
 VANISHED_LISTS: Final = 3
 VANISHED_SECONDS: Final = 10.0
+# A job without a limit is said to end so long after its start: the longest time that programs in Go count,
+# 292 years, as other tools around Slurm say it. Every such end is a date, and later than any real one.
+UNLIMITED_SECONDS: Final = float((2**63 - 1) // 10**9)
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     """The unfinished jobs on one node, and when the last of them ends at the latest.
 
-    `end` is in Slurm's clock, seconds since 1970; infinite when a job has no limit or its end is not known.
+    `end` is in Slurm's clock, seconds since 1970; centuries away when a job has no limit, and infinite when
+    it is not known whether it has one.
     """
 
     jobs: tuple[int, ...]
@@ -77,10 +81,11 @@ def unfinished(job: Job) -> bool:
 def latest_end(job: Job) -> float:
     """Return when a job ends at the latest, infinite when nothing says so."""
     start, limit = job.start_time.value, job.time_limit.value
-    if not start or limit is None or math.isinf(limit):
+    if not start or limit is None:
         return math.inf
     # Slurm moves the end of a job that was suspended or extended, and not the start.
-    return max(start + 60.0 * limit, job.end_time.value or 0.0)
+    moved = (job.end_time.value or 0.0) - start
+    return start + min(max(60.0 * limit, moved), UNLIMITED_SECONDS)
 
 
 class JobBook:

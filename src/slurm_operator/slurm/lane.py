@@ -6,19 +6,20 @@ written to a node is written in the order in which it was wished for.
 What is decided ages: while hundreds of different updates are sent one after the other, or while this process
 stands still. So a change of state is sent only for a moment after it was decided (`WriterTiming.valid`); what
 is left then is decided again. Everything else may age, and is decided a few hundred nodes at a time, with
-turns of the event loop between them.
+turns of the event loop between them. Nothing is decided or sent for which nobody waits any more (`waiters`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from slurm_operator.slurm.bulk import Group, grouped, regrouped
+from slurm_operator.slurm.bulk import Group, grouped, narrowed, regrouped
 from slurm_operator.slurm.errors import (
     BadReply,
     Refused,
@@ -29,13 +30,16 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.look import Look
 from slurm_operator.slurm.model import NodeUpdate
+from slurm_operator.slurm.transport import WithdrawnError
+from slurm_operator.slurm.waiters import Wished, counting
 from slurm_operator.slurm.wishes import Done, Drain, Failed, Field, Held, Hold, Unchanged, decide
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from slurm_operator.slurm.rest import RestClient
+    from slurm_operator.slurm.model import NodeList
     from slurm_operator.slurm.view import ClusterView
+    from slurm_operator.slurm.waiters import Batch
     from slurm_operator.slurm.watch import SlurmWatch
     from slurm_operator.slurm.wishes import Outcome, Wish
 
@@ -73,39 +77,14 @@ def closed() -> Failed:
     )
 
 
-class Wished:
-    """One wish of somebody, and the outcome that they wait for; who gives up cancels it."""
+class Nodes(Protocol):
+    """What a lane asks and writes to; a `RestClient` is one."""
 
-    __slots__ = ("outcome", "wish")
+    async def nodes(self, since: int | None = None) -> NodeList | None:
+        """Return all nodes, or None if nothing has changed since."""
 
-    def __init__(self, wish: Wish) -> None:
-        self.wish = wish
-        self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-
-    def settle(self, outcome: Outcome) -> None:
-        """Answer whoever waits, unless they have their answer."""
-        if not self.outcome.done():
-            self.outcome.set_result(outcome)
-
-
-class Slot:
-    """The wish that counts for one field of one node, and all who share it."""
-
-    __slots__ = ("_sharers", "settled", "wish")
-
-    def __init__(self, wish: Wish, sharers: Sequence[Wished]) -> None:
-        self.wish = wish
-        self.settled = False
-        self._sharers = sharers
-
-    def settle(self, outcome: Outcome) -> None:
-        """Answer all who share the wish, unless they have their answer."""
-        self.settled = True
-        for one in self._sharers:
-            one.settle(outcome)
-
-
-Batch = dict[str, Slot]
+    async def update_nodes(self, hostlist: str, update: NodeUpdate, wanted: Callable[[], bool]) -> None:
+        """Change nodes; `WithdrawnError` if that is not wanted in the moment before it is sent."""
 
 
 class Lane:
@@ -114,7 +93,7 @@ class Lane:
     def __init__(
         self,
         field: Field,
-        rest: RestClient,
+        rest: Nodes,
         watch: SlurmWatch,
         gate: asyncio.Semaphore,
         prefix: str,
@@ -155,7 +134,7 @@ class Lane:
             while self._next:
                 await asyncio.sleep(self._timing.linger)
                 collected, self._next = self._next, {}
-                await self._settle(_counting(collected))
+                await self._settle(counting(collected))
         finally:
             self._task = None
 
@@ -174,8 +153,7 @@ class Lane:
             log.exception("an update of Slurm nodes failed for a reason of our own", field=self._field)
             remaining = Failed(SlurmError(f"a defect in this operator: {defect!r}"))
         finally:
-            for slot in batch.values():
-                slot.settle(remaining)
+            batch.settle(batch, remaining)
 
     async def _carry_out(self, batch: Batch) -> None:
         groups = [*grouped(await self._needed(batch))]
@@ -188,7 +166,7 @@ class Lane:
                 look = await self._look()
             except SlurmError:
                 for group, error in refused:
-                    _settle_all(batch, group.names, Failed(error))
+                    batch.settle(group.names, Failed(error))
                 raise
             again = self._again(refused, batch, look, retries)
             retries -= len(again)
@@ -200,7 +178,10 @@ class Lane:
             updates = await self._decide_all(batch, batch, self._watch.view)
             if self._may_trust_the_view(batch, updates):
                 return updates
-        asked, look = _open(batch), await self._look()
+        asked = batch.open(batch)
+        if not asked:
+            return {}
+        look = await self._look()
         updates = await self._decide_all(batch, asked, look)
         if len(updates) < len(asked):
             # It shows what the view does not show yet, and others should know.
@@ -231,7 +212,7 @@ class Lane:
             smaller = [*regrouped(group, left)]
             hopeless = len(group.names) == 1 or error.numbers & _ABOUT_US
             if hopeless or len(again) + len(smaller) > retries:
-                _settle_all(batch, left, Failed(error))
+                batch.settle(left, Failed(error))
             else:
                 again += smaller
         return again
@@ -269,7 +250,7 @@ class Lane:
         """Settle the nodes for which nothing is to be sent; return the updates of the others."""
         now = asyncio.get_running_loop().time()
         updates: dict[str, NodeUpdate] = {}
-        for name in names:
+        for name in batch.open(names):
             decision = decide(batch[name].wish, view.node(name, now), self._prefix)
             if isinstance(decision, NodeUpdate):
                 updates[name] = decision
@@ -281,10 +262,10 @@ class Lane:
 
     async def _send(
         self, groups: Iterable[Group], batch: Batch
-    ) -> tuple[list[tuple[Group, Refused]], list[Group]]:
+    ) -> tuple[list[tuple[Group, Refused]], Sequence[Group]]:
         """Send requests, a few at a time, and settle them; return the refused, and those not sent in time."""
         refused: list[tuple[Group, Refused]] = []
-        queue = iter(groups)
+        queue = deque(groups)
         begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -293,62 +274,65 @@ class Lane:
         finally:
             if any(at >= begun for at in self._written.values()):
                 self._watch.wake()
-        return refused, [*queue]
+        return refused, queue
 
     def _too_old(self, decided: float) -> bool:
         now = asyncio.get_running_loop().time()
         return self._field is Field.STATE and now - decided > self._timing.valid
 
     async def _send_each(
-        self, queue: Iterator[Group], batch: Batch, refused: list[tuple[Group, Refused]], decided: float
+        self, queue: deque[Group], batch: Batch, refused: list[tuple[Group, Refused]], decided: float
     ) -> None:
-        while not self._too_old(decided) and (group := next(queue, None)) is not None:
-            sent = True
-            try:
-                async with self._gate:
-                    await self._rest.update_nodes(group.hostlist, group.update)
-            except Refused as error:
-                refused.append((group, error))
-            except Unsupported as error:
-                sent = error.sent
-                _settle_all(batch, group.names, Held(Hold.UNSUPPORTED, str(error)))
-            except SlurmError as error:
-                sent = error.sent
-                # What nobody answers, or not to this token, need not be tried again for every group.
-                for other in (group, *queue):
-                    _settle_all(batch, other.names, Failed(error))
-            else:
-                log.debug("nodes updated", field=self._field, nodes=group.hostlist[:_SHOWN])
-                _settle_all(batch, group.names, Done())
-            finally:
-                if sent:
-                    self._written |= dict.fromkeys(group.names, asyncio.get_running_loop().time())
+        while queue and not self._too_old(decided):
+            # Which one to send is decided with the turn in hand: it may take long to get that.
+            async with self._gate:
+                if self._too_old(decided) or (group := _next(queue, batch)) is None:
+                    return
+                try:
+                    await self._send_one(group, batch)
+                except WithdrawnError:
+                    queue.appendleft(group)
+                except Refused as error:
+                    refused.append((group, error))
+                except SlurmError as error:
+                    # What nobody answers, or not to this token, need not be tried again for every group.
+                    for other in (group, *queue):
+                        batch.settle(other.names, Failed(error))
+                    queue.clear()
+
+    async def _send_one(self, group: Group, batch: Batch) -> None:
+        sent = True
+        try:
+            await self._rest.update_nodes(
+                group.hostlist, group.update, lambda: len(batch.open(group.names)) == len(group.names)
+            )
+        except Unsupported as error:
+            sent = error.sent
+            batch.settle(group.names, Held(Hold.UNSUPPORTED, str(error)))
+        except WithdrawnError:
+            sent = False
+            raise
+        except SlurmError as error:
+            sent = error.sent
+            raise
+        else:
+            log.debug("nodes updated", field=self._field, nodes=group.hostlist[:_SHOWN])
+            batch.settle(group.names, Done())
+        finally:
+            if sent:
+                self._written |= dict.fromkeys(group.names, asyncio.get_running_loop().time())
 
 
-def _counting(collected: Mapping[str, Sequence[Wished]]) -> Batch:
-    """Return for each node the last wish for which somebody waits; who wished otherwise hears of it."""
-    batch: Batch = {}
-    for name, wishes in collected.items():
-        waiting = [one for one in wishes if not one.outcome.done()]
-        if not waiting:
-            continue
-        last = waiting[-1].wish
-        batch[name] = Slot(last, [one for one in waiting if one.wish == last])
-        for one in waiting:
-            if one.wish != last:
-                instead = type(last).__name__.lower()
-                one.settle(Held(Hold.SUPERSEDED, f"not sent: a later wish took its place, for {instead}"))
-    return batch
+def _next(queue: deque[Group], batch: Batch) -> Group | None:
+    """Take the next request, without the nodes for which nobody waits any more; None if there is none."""
+    while queue:
+        group = queue.popleft()
+        some = [*narrowed(group, batch.open(group.names))]
+        if some:
+            queue.extendleft(reversed(some[1:]))
+            return some[0]
+    return None
 
 
 def _names(groups: Iterable[Group]) -> list[str]:
     return [name for group in groups for name in group.names]
-
-
-def _open(batch: Batch) -> list[str]:
-    return [name for name, slot in batch.items() if not slot.settled]
-
-
-def _settle_all(batch: Batch, names: Iterable[str], outcome: Outcome) -> None:
-    for name in names:
-        batch[name].settle(outcome)

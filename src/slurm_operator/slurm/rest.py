@@ -188,8 +188,14 @@ class RestClient:
 
     # --- changing
 
-    async def update_nodes(self, hostlist: str, update: NodeUpdate) -> None:
-        """Change nodes; after `Refused` any of them may have been changed, the next list tells."""
+    async def update_nodes(
+        self, hostlist: str, update: NodeUpdate, wanted: Callable[[], bool] | None = None
+    ) -> None:
+        """Change nodes; after `Refused` any of them may have been changed, the next list tells.
+
+        `wanted` is asked in the moment before it is sent; if it says no, nothing is, and `WithdrawnError` is
+        raised.
+        """
         check_hostlist(hostlist)
         await self._ask(
             Call(
@@ -201,6 +207,7 @@ class RestClient:
                 write=True,
                 feature=Feature.TOPOLOGY if update.topology_str is not None else None,
                 absent=frozenset({NO_SUCH_NODE}),
+                wanted=wanted,
             ),
             Envelope,
         )

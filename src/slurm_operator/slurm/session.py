@@ -93,6 +93,8 @@ class Call:
     """The path without its condition, for a server that stumbles over it."""
     feature: versions.Feature | None = None
     absent: frozenset[int] = frozenset()
+    wanted: Callable[[], bool] | None = None
+    """Asked in the moment before it is sent; if not, `WithdrawnError`."""
 
 
 class _Progress:
@@ -237,6 +239,7 @@ class Session:
             call.limit,
             call.write,
             None if call.body is None else msgspec.json.encode(call.body),
+            call.wanted,
         )
         return await self._transport.send(request, headers, progress.attempt)
 

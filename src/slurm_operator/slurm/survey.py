@@ -90,6 +90,8 @@ class Survey:
         self._uptimes = Poll()
         self._aside = min(timing.call, timing.stale_after / 3)
         self._draining = False
+        # Reservations were changed, and have not been listed since.
+        self._booked = False
         self._failing: dict[str, str] = {}
 
     def interval(self, *, lively: bool) -> float:
@@ -113,8 +115,10 @@ class Survey:
 
         `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
         `awaited`: somebody waits for it: the same, but jobs that are a few seconds old will do, as long as no
-        node has begun to look drained since. `booked`: a reservation was changed.
+        node has begun to look drained since. `booked`: a reservation was changed; that is remembered until
+        they could be listed.
         """
+        self._booked |= booked
         now, timing = asyncio.get_running_loop().time(), self._timing
         if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
@@ -127,7 +131,7 @@ class Survey:
         waits = bool(self.owed) or (awaited and self._jobs_old(now))
         if self._jobs.due(0.0 if waits else self._jobs_interval(woken=woken), now, hurry=waits):
             await self._ask_jobs()
-        if self._reservations.due(0.0 if booked else timing.reservations, now):
+        if self._reservations.due(0.0 if self._booked else timing.reservations, now):
             await self._ask_reservations()
         if self._pings.due(timing.ping, now):
             await self._ask_pings(self._aside)
@@ -283,6 +287,7 @@ class Survey:
             self._part("reservations", error)
             return
         self._part("reservations", None)
+        self._booked = False
         if found is None:
             self._reservations.asked(sent, asyncio.get_running_loop().time())
         else:

@@ -2,7 +2,8 @@
 
 Reads use kept connections, and one that breaks is asked once more on a fresh one. Writes always get a fresh
 connection: a server that closed a kept one a moment ago can then never leave a write in doubt, for the price
-of one handshake. Nothing else is ever repeated, and it is known exactly whether a request can have left.
+of one handshake. Nothing else is ever repeated, and it is known exactly whether a request can have left. Who
+wants it may have given up while it was on its way to a connection; then it does not leave (`WithdrawnError`).
 
 Nothing of the environment redirects this traffic. `HTTP_PROXY` is set in clusters for the way out, while a
 slurmrestd is inside, and requests to it carry a token. Redirects are not followed for the same reason.
@@ -24,7 +25,7 @@ from slurm_operator.slurm.errors import BadReply, RestUnreachable, SlurmError
 from slurm_operator.slurm.replies import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Bytes that a server does not acknowledge for so long are on their way to nobody.
 _UNACKNOWLEDGED_MS: Final = 10_000
@@ -44,6 +45,12 @@ class Request:
     limit: int
     write: bool = False
     body: bytes | None = None
+    wanted: Callable[[], bool] | None = None
+    """Asked in the moment before it leaves."""
+
+
+class WithdrawnError(Exception):
+    """Not sent: in the last moment it was not wanted any more, at least not like that."""
 
 
 class Attempt:
@@ -203,6 +210,9 @@ class Transport:
         link = None if fresh else self._kept()
         if link is None:
             link = await self._opened()
+        if request.wanted is not None and not request.wanted():
+            self._keep(link)
+            raise WithdrawnError
         data = http1.encode(request.method, request.path, {**self._headers, **headers}, request.body)
         answer = http1.Answer(request.limit)
         attempt.stage = Attempt.SENT

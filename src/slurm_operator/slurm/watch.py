@@ -71,12 +71,23 @@ class SlurmWatch:
         self._awaited = self._booked = False
         self._last_woken = float("-inf")
         self._round_over = asyncio.Event()
+        self._closed = False
         self._aging: asyncio.TimerHandle | None = None
 
     @property
     def view(self) -> ClusterView:
         """Return the newest view."""
         return self._survey.view
+
+    @property
+    def closed(self) -> bool:
+        """Tell whether there will be no other view."""
+        return self._closed
+
+    def close(self) -> None:
+        """Let nobody wait any more: who runs it is about to end it for good."""
+        self._closed = True
+        self._round_over.set()
 
     def subscribe(self, receiver: Receiver) -> Callable[[], None]:
         """Call a function with every update from now on; return how to stop that."""
@@ -103,7 +114,7 @@ class SlurmWatch:
         """Return a view that was asked for after a moment; Unavailable if there is none by the deadline."""
         try:
             async with asyncio.timeout_at(deadline):
-                while self.view.taken is None or self.view.taken <= after:
+                while not self._closed and (self.view.taken is None or self.view.taken <= after):
                     over = self._round_over
                     self._awaited = True
                     self._wake.set()
@@ -111,6 +122,8 @@ class SlurmWatch:
         except TimeoutError:
             because = f": {self.view.failure}" if self.view.failure is not None else ""
             raise Unavailable(f"Slurm's nodes could not be listed in time{because}") from None
+        if self._closed:
+            raise Unavailable("this connection to the Slurm cluster was closed")
         return self.view
 
     async def run(self) -> None:
@@ -155,10 +168,8 @@ class SlurmWatch:
             self._log.exception("a defect in the watch of Slurm; it goes on")
             self._survey.failed(BadReply(f"{type(error).__name__} in the watch of Slurm"))
             listed = False
-        if not listed:
-            self._booked |= booked
-            if self._woken is None:
-                self._woken = woken
+        if not listed and self._woken is None:
+            self._woken = woken
         updates = self._news(woken)
         self._time_aging()
         for update in updates:

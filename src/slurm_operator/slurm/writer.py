@@ -15,7 +15,8 @@ would prevent it. So the nodes are listed once more after the batch was closed, 
 that look. Only drains do without it if the view is no older than a quarter of a second: they take nothing
 away, and a thousand of them are then one request. Nothing that was decided more than a second ago is sent.
 What remains is about that second, in which a person can be quicker. A node that was written after the view
-was taken is looked at in any case, since the view does not show that yet.
+was taken is looked at in any case, since the view does not show that yet. A wish that everybody has given up
+is not sent, whether its batch is under way or not.
 
 An update that Slurm has accepted is *done* without reading it back; the watch is woken and its next list
 shows it. After a refusal nobody knows which nodes were changed: some are, when one name does not exist. Then
@@ -46,7 +47,7 @@ from slurm_operator.slurm.wishes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slurm_operator.slurm.rest import RestClient
+    from slurm_operator.slurm.lane import Nodes
     from slurm_operator.slurm.watch import SlurmWatch
     from slurm_operator.slurm.wishes import Outcome, Wish
 
@@ -57,7 +58,7 @@ class NodeWriter:
     """Writes to the nodes of one cluster, for everybody."""
 
     def __init__(
-        self, rest: RestClient, watch: SlurmWatch, *, reason_prefix: str, timing: WriterTiming | None = None
+        self, rest: Nodes, watch: SlurmWatch, *, reason_prefix: str, timing: WriterTiming | None = None
     ) -> None:
         # Of the four requests that a client has under way at once, looks included: one is left for a poll.
         urgent, other = asyncio.Semaphore(2), asyncio.Semaphore(1)

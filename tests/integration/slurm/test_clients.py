@@ -97,6 +97,25 @@ async def test_what_is_replaced_is_silent_and_closed(server: HostileSlurmrestd) 
         assert third is not second
 
 
+async def test_nobody_waits_for_the_view_of_a_connection_that_was_replaced(
+    server: HostileSlurmrestd,
+) -> None:
+    """Who waits for a list through it, or begins to, hears at once that it is closed."""
+    async with opened() as connections, HostileSlurmrestd() as other:
+        first = connections.set(MAIN, target(server))
+        await eventually(lambda: first.view.nodes, "a view")
+        server.fault = Fault.HANG
+        asked = len(server.log)
+        now = asyncio.get_running_loop().time()
+        waiting = asyncio.create_task(first.watch.refreshed(now, now + 3600.0))
+        await eventually(lambda: len(server.log) > asked, "the list is asked for")
+        connections.set(MAIN, target(other))
+        with pytest.raises(Unavailable, match="closed"):
+            await waiting
+        with pytest.raises(Unavailable, match="closed"):
+            await first.watch.refreshed(-1.0, now + 3600.0)
+
+
 async def test_an_answer_that_comes_late_is_not_published(server: HostileSlurmrestd) -> None:
     """A connection that is removed in the middle of a request ends it and publishes nothing."""
     async with opened() as connections:

@@ -16,7 +16,9 @@ from slurm_operator.slurm.errors import (
     TokenRefused,
     Unavailable,
 )
+from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.rest import RestTiming
+from slurm_operator.slurm.transport import WithdrawnError
 from slurm_operator.slurm.wishes import Comment, Done, Drain, Failed, Held, Hold, Outcome, Unchanged, Undrain
 from slurm_operator.slurm.writer import WriterTiming
 from tests.integration.slurm.asking import HANGING
@@ -37,7 +39,7 @@ class Choosy(HostileSlurmrestd):
     """A slurmrestd that refuses every update which names one of some nodes, and changes nothing then."""
 
     bad: frozenset[str] = frozenset()
-    meanwhile: Callable[[], None] | None = None
+    meanwhile: Callable[[], object] | None = None
     """Happens before the next update is carried out."""
 
     def _update(self, names: Iterable[str], body: Json) -> Reply:
@@ -291,6 +293,32 @@ async def test_what_nobody_waits_for_is_not_sent(server: Choosy, slurm: Writing)
     waiter.cancel()
     assert await slurm.writer.drain("n001", "why") == Done()
     assert [hostlist for hostlist, _ in posts(server)] == ["n001"]
+
+
+async def test_what_everybody_gives_up_in_the_middle_is_not_sent(server: Choosy) -> None:
+    """Of a hundred different updates only those arrive that were on their way when the waiter gave up."""
+    async with writing(server.url, timing=WriterTiming(fresh=3600.0, valid=3600.0)) as slurm:
+        waiter = asyncio.create_task(slurm.writer.write({name: Drain(name) for name in server.nodes}))
+        server.meanwhile = waiter.cancel
+        await asyncio.wait({waiter})
+        assert waiter.cancelled()
+        server.meanwhile = None
+        # The next batch begins when that one is over.
+        assert await slurm.writer.drain("n099", "after all") == Done()
+    reasons = [body["reason"] for _, body in posts(server)]
+    assert reasons.pop() == "slurm-operator: after all"
+    assert len(reasons) <= 2
+
+
+async def test_an_update_that_is_not_wanted_in_the_last_moment_does_not_leave(
+    server: Choosy, slurm: Writing
+) -> None:
+    """Who sends it learns that it was withdrawn, and it counts neither as an answer nor as a failure."""
+    with pytest.raises(WithdrawnError):
+        await slurm.rest.update_nodes("n000", NodeUpdate(comment="c"), lambda: False)
+    assert posts(server) == []
+    await slurm.rest.update_nodes("n000", NodeUpdate(comment="c"), lambda: True)
+    assert posts(server) == [("n000", {"comment": "c"})]
 
 
 async def test_closing_answers_everybody(server: Choosy, slurm: Writing) -> None:

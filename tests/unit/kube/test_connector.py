@@ -14,7 +14,7 @@ from aiohttp import web
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.config import ClientConfig
 from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, attempt_in_context
-from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, FencedError
+from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, FencedError, Overdue
 from slurm_operator.kube.models import ConfigMap
 
 if TYPE_CHECKING:
@@ -164,3 +164,46 @@ async def test_a_fenced_write_that_is_given_up_resets_the_connection(*, fenced: 
             write.cancel()
             assert await end == ("reset" if fenced else "end")
     assert fence.given_up == ([45.0] if fenced else [])
+
+
+async def test_a_write_whose_time_is_over_is_not_sent() -> None:
+    """What may not be sent after a moment is not sent then, although there would be time for the answer."""
+    loop = asyncio.get_running_loop()
+    async with recorder() as (server, config), Client(config, fence=Fence(10.0)) as client:
+        with pytest.raises(Overdue, match="delete ConfigMap n/a: not sent") as caught:
+            await client.delete(ConfigMap, "a", "n", timeout=DEADLINE, not_after=loop.time())
+        assert not caught.value.sent
+        assert server.timeouts == []
+
+
+async def test_a_write_that_may_wait_is_over_by_its_deadline_and_within_the_lease() -> None:
+    """Of the time until its own deadline and the time of the lease, the server gets half of the shorter."""
+    later = asyncio.get_running_loop().time() + DEADLINE
+    async with recorder() as (server, config):
+        async with Client(config, fence=Fence(10.0)) as client:
+            await client.delete(ConfigMap, "a", "n", timeout=2 * DEADLINE, not_after=later)
+        async with Client(config) as client:
+            await client.delete(ConfigMap, "a", "n", timeout=2 * DEADLINE, not_after=later)
+        fenced, own = (int((one or "").removesuffix("ms")) for one in server.timeouts)
+        assert fenced == 5000
+        assert fenced < own <= 1000 * DEADLINE
+
+
+async def test_a_lease_that_is_lost_also_stops_a_write_that_may_wait() -> None:
+    """The fence of the process is asked too, and hears of a write that was given up."""
+
+    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+    later = asyncio.get_running_loop().time() + DEADLINE
+    async with peer(break_off) as config:
+        async with Client(config, fence=Fence(None)) as client:
+            with pytest.raises(FencedError):
+                await client.delete(ConfigMap, "a", "n", timeout=DEADLINE, not_after=later)
+        fence = Fence(8.0)
+        async with Client(config, fence=fence) as client:
+            with pytest.raises(ConnectionFailed) as caught:
+                await client.delete(ConfigMap, "a", "n", timeout=DEADLINE, not_after=later)
+            assert caught.value.sent
+        assert fence.given_up == [6.0]

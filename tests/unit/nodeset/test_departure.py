@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset import departure, names
 from slurm_operator.controllers.nodeset.actions import (
     AddFinalizer,
     DeletePod,
@@ -14,10 +14,14 @@ from slurm_operator.controllers.nodeset.actions import (
 )
 from slurm_operator.controllers.nodeset.observation import Asked, Fate
 from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.kube.meta import Key, ObjectMeta, OwnerReference
+from slurm_operator.kube.models import Pod
+from slurm_operator.kube.wire import BadObject
 from tests.unit.nodeset.clustermodel import make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import NOW, drained_node, node, view
 
+UID = make_nodeset().metadata.uid
 DRAIN, RESERVATION = wellknown.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION
 
 
@@ -95,3 +99,32 @@ def test_a_nodeset_that_skips_the_drain_has_no_finalizer() -> None:
     assert plan(observe(nodeset=msgspec.structs.replace(nodeset, metadata=asked))).actions == (
         RemoveFinalizer(DRAIN),
     )
+
+
+def owned(name: str, *owners: str) -> ObjectMeta:
+    return ObjectMeta(name=name, owner_references=tuple(OwnerReference(uid=uid) for uid in owners))
+
+
+def unreadable(name: str, metadata: ObjectMeta) -> BadObject:
+    return BadObject(Key("slurm", name), "spec.nodeName: not a string", metadata=metadata)
+
+
+def test_no_pod_goes_with_its_nodeset_unseen() -> None:
+    """Whatever a NodeSet owns, with or without labels, keeps it; pods of others do not."""
+    others = [Pod(metadata=owned("free")), Pod(metadata=owned("web-0", "another-uid"))]
+    assert departure.strays(UID, [], []) is None
+    assert departure.strays(UID, others, []) is None
+    ours = [Pod(metadata=owned(name, "another-uid", UID)) for name in ("gpu-7", "gpu-3")]
+    why = departure.strays(UID, [*others, *ours], [])
+    assert why is not None
+    assert "2 pods without the labels of a worker, such as gpu-3," in why
+
+
+def test_a_pod_that_cannot_be_read_may_be_one_of_its_own() -> None:
+    """Only if its owners can be read, and are others, it does not keep the NodeSet."""
+    foreign = unreadable("web-0", owned("web-0", "another-uid"))
+    assert departure.strays(UID, [], [foreign]) is None
+    for doubtful in (unreadable("gpu-1", owned("gpu-1", UID)), unreadable("gpu-1", ObjectMeta())):
+        why = departure.strays(UID, [], [foreign, doubtful])
+        assert why is not None
+        assert "1 pods, such as 'gpu-1', cannot be read" in why

@@ -142,3 +142,17 @@ def test_the_condition_remembers_that_the_window_was_made() -> None:
     told = {one.type: one for one in report(over, plan(over)).conditions}
     assert (told["ReservationCreated"].status, told["ReservationCreated"].reason) == ("False", "NotExists")
     assert START.tzinfo is UTC
+
+
+def test_a_window_that_nobody_can_look_for_is_not_denied() -> None:
+    """A window that is wanted no more is gone when Slurm says so, not while nobody can ask."""
+    blind = observe(
+        pod(0),
+        nodeset=scheduled("RollingUpdate", made=START),
+        view=view(node("gpu-0"), reservations_taken=None),
+    )
+    told = {one.type: one for one in report(blind, plan(blind)).conditions}
+    assert (told["ReservationCreated"].status, told["ReservationCreated"].message) == (
+        "True",
+        window_text(START),
+    )

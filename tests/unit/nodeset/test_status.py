@@ -146,3 +146,17 @@ def test_pins_follow_the_pods_and_forget_nodes_that_are_gone() -> None:
 def test_a_node_that_is_down_under_a_running_pod_is_told() -> None:
     """Kubernetes alone would call this healthy."""
     assert says(tell(observe(pod(0), slurm=(node("gpu-0", "DOWN"),))), "Degraded") == ("True", "NodesDown")
+
+
+def test_a_registration_that_slurm_refuses_is_told() -> None:
+    """A worker that promises more than it has takes no job; the status says so, in words of Slurm."""
+    reason = "gres/gpu count reported lower than configured (0 < 4)"
+    refused = node("gpu-0", "IDLE", "DRAIN", "INVALID_REG", reason=reason)
+    told = tell(observe(pod(0), slurm=(refused,)))
+    assert says(told, "Degraded") == ("True", "NodesRefused")
+    degraded = find_condition(told.conditions, "Degraded")
+    progressing = find_condition(told.conditions, "Progressing")
+    assert degraded is not None
+    assert progressing is not None
+    assert f"gpu-0 ({reason})" in degraded.message
+    assert "drained by Slurm" in progressing.message

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.slurm.bulk import Group, grouped, regrouped
+from slurm_operator.slurm.bulk import Group, grouped, narrowed, regrouped
 from slurm_operator.slurm.hostlist import expand
 from slurm_operator.slurm.model import NodeUpdate
 
@@ -32,6 +32,19 @@ def test_each_node_is_in_one_request_with_its_update(wanted: dict[str, NodeUpdat
     for group in groups:
         assert [*group.names] == expand(group.hostlist)
         assert {wanted[name] for name in group.names} == {group.update}
+
+
+@given(st.sets(st.integers(0, 99)), st.data())
+def test_a_request_is_narrowed_to_some_of_its_nodes(numbers: set[int], data: st.DataObject) -> None:
+    """These get the same update, each once; a request for all stays as it is, and for none there is none."""
+    names = tuple(f"n{number:02d}" for number in sorted(numbers))
+    group = Group("whatever", names, DRAIN)
+    assert [*narrowed(group, names)] == [group]
+    some = [name for name in names if data.draw(st.booleans())]
+    parts = [*narrowed(group, some)]
+    assert sorted(name for part in parts for name in part.names) == some
+    if len(some) < len(names):
+        assert [name for part in parts for name in expand(part.hostlist)] == some
 
 
 @given(updates.filter(lambda wanted: len(wanted) > 1), st.data())

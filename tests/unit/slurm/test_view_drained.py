@@ -186,7 +186,7 @@ def test_drained_needs_everything(
 
 
 def test_latest_end() -> None:
-    """The last job counts: start and limit, later if Slurm moved its end, infinite without a limit."""
+    """The last job counts: start and limit, later if Slurm moved its end; in centuries without a limit."""
     listed = jobs(
         job(1, "n1", time_limit=number(10), end_time=number(0)),
         job(2, "n1", time_limit=number(30), end_time=number(0)),
@@ -195,10 +195,13 @@ def test_latest_end() -> None:
         job(5, "n4", time_limit=NoVal()),
         job(6, "n5", start_time=NoVal()),
         job(7, "n6", "COMPLETED"),
+        job(8, "n7", time_limit=number(2**32 - 3)),
+        job(9, "n8", end_time=NoVal(infinite=True)),
     )
     seen = view(jobs=listed)
-    ends = [seen.latest_end(f"n{index}") for index in range(1, 7)]
-    assert ends == [11_800, 20_000, math.inf, math.inf, math.inf, None]
+    ends = [seen.latest_end(f"n{index}") for index in range(1, 9)]
+    never = 10_000 + 9_223_372_036
+    assert ends == [11_800, 20_000, never, math.inf, math.inf, None, never, never]
     assert listed.holds["n1"].jobs == (1, 2)
 
 

@@ -428,3 +428,22 @@ async def test_a_receiver_that_raises_stops_nobody() -> None:
     task.cancel()
     await asyncio.wait({task})
     assert task.cancelled()
+
+
+@virtual_time
+async def test_nobody_waits_for_a_watch_that_is_closed() -> None:
+    """Who waits for a list hears at once that there will be none; so does who comes later."""
+    cluster = Cluster(node("n1"))
+    async with watching(cluster) as watched:
+        await watched.settle()
+        cluster.seconds["nodes"] = 50.0
+        begun = now()
+        waiting = asyncio.create_task(watched.watch.refreshed(begun, begun + 15.0))
+        await asyncio.sleep(1.0)
+        assert not waiting.done()
+        watched.watch.close()
+        for refreshed in (waiting, watched.watch.refreshed(begun - 1e6, begun + 15.0)):
+            with pytest.raises(Unavailable, match="closed"):
+                await refreshed
+        assert now() == begun + 1.0
+        assert watched.watch.closed

@@ -34,6 +34,24 @@ async def test_a_woken_watch_asks_for_what_a_drain_needs() -> None:
         assert [asked.what for asked in cluster.asked] == ["nodes", "jobs"]
 
 
+@virtual_time
+async def test_a_reservation_that_was_written_is_listed_as_soon_as_a_slow_list_allows() -> None:
+    """A list that takes long is not asked for again at once, but what was written is not forgotten either."""
+    cluster = Cluster(node("n1"))
+    cluster.seconds["reservations"] = 1.0
+    async with watching(cluster, WatchTiming(reservations=1e6)) as watched:
+        await watched.settle()
+        watched.watch.wake(reservations=True)
+        asked = cluster.count("reservations")
+        await watched.until(lambda: cluster.count("reservations") > asked, limit=2.0)
+        await asyncio.sleep(3.0)
+        cluster.booked = [Reservation(name="maint")]
+        cluster.touch("reservations")
+        watched.watch.wake(reservations=True)
+        await watched.until(lambda: "maint" in watched.watch.view.reservations, limit=15.0)
+        assert cluster.count("reservations") == asked + 2
+
+
 @pytest.mark.parametrize("failing", [False, True])
 def test_a_reservation_that_was_written_is_seen_at_once(*, failing: bool) -> None:
     """Who writes a reservation wakes the watch for it, and is not forgotten when the first attempt fails."""

@@ -4,6 +4,9 @@ A finalizer keeps the NodeSet until its nodes are drained and its pods are gone;
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
 the pods are to stay.
+
+Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
+therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +19,11 @@ from slurm_operator.controllers.nodeset.actions import AddFinalizer, RemoveFinal
 from slurm_operator.controllers.nodeset.observation import Fate, Observation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.kube.meta import Object, ObjectMeta
+    from slurm_operator.kube.wire import BadObject
 
 
 def skips_drain(seen: Observation) -> bool:
@@ -39,6 +46,30 @@ def lets_go(seen: Observation) -> bool:
         or seen.controller is not Fate.STAYS
         or names.FINALIZER_ORPHAN in seen.nodeset.metadata.finalizers
     )
+
+
+def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:
+    """Return why a NodeSet of which all workers are gone must stay, given all pods; None if none goes along.
+
+    A pod that cannot be read counts, unless at least its owners can be, and others own it.
+    """
+    owned = sorted(pod.metadata.name for pod in pods if _owns(uid, pod.metadata))
+    unknown = sorted(one.key.name for one in unreadable if not one.metadata.name or _owns(uid, one.metadata))
+    if owned:
+        return (
+            f"{len(owned)} pods without the labels of a worker, such as {owned[0]}, would go with the "
+            "NodeSet, and nobody knows what runs in them: delete them, or their ownerReference"
+        )
+    if unknown:
+        return (
+            f"{len(unknown)} pods, such as {unknown[0]!r}, cannot be read and might go with the NodeSet: "
+            "mend or delete them"
+        )
+    return None
+
+
+def _owns(uid: str, metadata: ObjectMeta) -> bool:
+    return any(owner.uid == uid for owner in metadata.owner_references)
 
 
 def release(seen: Observation, *finalizers: str) -> list[Action]:

@@ -7,7 +7,7 @@ from typing import Final
 # Set by `kubectl delete --cascade=orphan`: the pods are to stay.
 FINALIZER_ORPHAN: Final = "orphan"
 
-# The latest end of jobs that have none; any real end is earlier.
+# The latest end of jobs of which nobody knows one; any other end is earlier.
 NO_DEADLINE: Final = "9999-12-31T23:59:59Z"
 
 

@@ -34,7 +34,7 @@ from slurm_operator.controllers.nodeset.policies import may_delete
 from slurm_operator.controllers.nodeset.records import prune
 from slurm_operator.controllers.nodeset.registration import register_again
 from slurm_operator.controllers.nodeset.scaling import Demand, numbered
-from slurm_operator.controllers.nodeset.sight import Sight, look
+from slurm_operator.controllers.nodeset.sight import FIRST_ANSWER_SECONDS, Sight, look
 from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS, Telling
 from slurm_operator.controllers.nodeset.updating import update
 from slurm_operator.slurm.wishes import Comment, field_of
@@ -229,6 +229,8 @@ def _finish(
         looks.append(HELD_SECONDS)
     if reservation.open_ended(seen):
         looks.append(HELD_SECONDS)
+    if sight.unasked:
+        looks.append(FIRST_ANSWER_SECONDS)
     return Plan(
         actions=(
             *before,

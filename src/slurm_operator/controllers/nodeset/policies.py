@@ -34,9 +34,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.decisions import Allow, Decision, Hold, Proof, Wait
 from slurm_operator.controllers.nodeset.sight import draining, node_busy
+from slurm_operator.slurm.jobs import UNLIMITED_SECONDS
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Worker
@@ -53,6 +53,8 @@ _BUSY_CONDITIONS: Final = frozenset(
     f"{wellknown.POD_CONDITION_PREFIX}{state}" for state in ("Allocated", "Mixed", "Completing")
 )
 _FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
+# The earliest end of a job that has none.
+_ENDLESS: Final = datetime.fromtimestamp(UNLIMITED_SECONDS, UTC)
 
 
 def may_delete(worker: Worker, sight: Sight, wall: datetime) -> Decision:
@@ -102,9 +104,10 @@ def may_undrain(worker: Worker, sight: Sight) -> Decision:
 
 
 def foreign_drain(node: Node) -> Hold:
-    """Say that somebody else has drained a node."""
+    """Say that somebody else has drained a node, if only Slurm, which takes no node back by itself either."""
+    who = "Slurm, which refuses its registration" if "INVALID_REG" in node.state else "somebody else"
     why = f"with the reason {node.reason!r}" if node.reason else "without a reason"
-    return Hold(Wait.FOREIGN_DRAIN, f"{node.name} was drained by somebody else, {why}: it stays drained")
+    return Hold(Wait.FOREIGN_DRAIN, f"{node.name} was drained by {who}, {why}: it stays drained")
 
 
 def lost_until(worker: Worker, sight: Sight) -> datetime | None:
@@ -124,8 +127,8 @@ def lost_until(worker: Worker, sight: Sight) -> datetime | None:
 def read_deadline(worker: Worker) -> datetime | None:
     """Return when the last job on a worker ends at the latest, as the pod says; never if unreadable."""
     text = worker.annotations.get(wellknown.ANNOTATION_POD_DEADLINE)
-    if not text or text == names.NO_DEADLINE:
-        return _FOR_EVER if text else None
+    if not text:
+        return None
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -138,7 +141,7 @@ def _long_gone(worker: Worker, sight: Sight, wall: datetime) -> Hold | None:
     name = worker.slurm_name
     until = lost_until(worker, sight)
     if until is not None and until > sight.earliest(wall):
-        when = "somebody deletes the pod" if until == _FOR_EVER else f"{until:%Y-%m-%dT%H:%M:%SZ}"
+        when = "somebody deletes the pod" if until >= _ENDLESS else f"{until:%Y-%m-%dT%H:%M:%SZ}"
         return Hold(
             Wait.LOST_WHILE_BUSY,
             f"Slurm lost {name} while jobs ran on it; they may run on, so it stays until {when}",

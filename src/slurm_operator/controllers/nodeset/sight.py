@@ -67,6 +67,8 @@ _AS_SAID: Final = {
 }
 # A question and its answer take less; a deletion that took longer is planned anew.
 _ASKED_JUST_NOW: Final = 30.0
+# A new process has its first answer from Slurm within a second or two, and later on a busy machine.
+FIRST_ANSWER_SECONDS: Final = 10.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
@@ -94,6 +96,10 @@ class Sight:
             and not view.jobs.unplaced
         )
         """Whether the ends of jobs are known."""
+        self.unasked = (
+            view is None or (view.taken is None and view.failure is None)
+        ) and seen.now - seen.since < FIRST_ANSWER_SECONDS
+        """Whether this process has just begun to lead, and Slurm has not had the time to answer it."""
 
     def answer(self, name: str) -> Answer:
         """Return what is known about a node."""

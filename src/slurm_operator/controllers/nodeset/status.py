@@ -2,7 +2,8 @@
 
 `Ready` says whether all wanted workers are up to date and in service. `Progressing` says what is under way,
 and what it waits for: every hold is counted by its reason. `Degraded` says what needs somebody's attention.
-Numbers that come from Slurm stay as they were while nobody can ask it. All sentences follow from what is
+Numbers that come from Slurm stay as they were while nobody can ask it, and so does, in the first seconds of a
+new process, what was wrong in Slurm: a restart of the operator is no news. All sentences follow from what is
 seen alone, so that the same state always gives the same status.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
@@ -33,6 +34,17 @@ _ORDINARY = frozenset(
         *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED, Wait.NAME_IN_USE),
         # Said once for all workers of which it is true, held or not.
         Wait.NAME_TAKEN,
+    }
+)
+
+_NODES_DOWN: Final = "NodesDown"
+_NODES_REFUSED: Final = "NodesRefused"
+# Troubles that only Slurm can tell of, or only somebody who can ask it.
+_OF_SLURM = frozenset(
+    {
+        _NODES_DOWN,
+        _NODES_REFUSED,
+        *(wait.value for wait in Wait if wait not in _ORDINARY and wait not in TROUBLES),
     }
 )
 
@@ -195,21 +207,23 @@ def _progressing(decided: Plan, counts: _Counts) -> Condition:
 
 
 def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
-    wrong = _wrong(seen, sight, decided)
+    kind = wellknown.CONDITION_DEGRADED
+    before = find_condition(seen.nodeset.status.conditions, kind) if sight.unasked else None
+    wrong = _wrong(seen, sight, decided, unasked=before is not None)
+    if before is not None and before.reason in _OF_SLURM and not wrong:
+        return _condition(kind, status=True, reason=before.reason, message=before.message)
     if not wrong:
-        return _condition(
-            wellknown.CONDITION_DEGRADED, status=False, reason="AsExpected", message="nothing is wrong"
-        )
+        return _condition(kind, status=False, reason="AsExpected", message="nothing is wrong")
     message = "; ".join(text for _, text in wrong)
-    return _condition(wellknown.CONDITION_DEGRADED, status=True, reason=wrong[0][0], message=message)
+    return _condition(kind, status=True, reason=wrong[0][0], message=message)
 
 
-def _wrong(seen: Observation, sight: Sight, decided: Plan) -> list[tuple[str, str]]:
+def _wrong(seen: Observation, sight: Sight, decided: Plan, *, unasked: bool) -> list[tuple[str, str]]:
     """Return what needs attention, a word and a sentence each, the worst first."""
     found: list[tuple[str, str]] = []
     blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
     unable = next((hold for hold in blind if hold is not None and hold.reason not in _ORDINARY), None)
-    if unable is not None:
+    if unable is not None and not unasked:
         found.append((unable.reason.value, unable.message))
     # While nobody can say anything, each hold only says that again.
     stuck = [held.hold for held in decided.holds if held.hold.reason not in _ORDINARY and unable is None]
@@ -219,14 +233,19 @@ def _wrong(seen: Observation, sight: Sight, decided: Plan) -> list[tuple[str, st
     failed = [worker.name for worker in seen.workers if worker.phase == "Failed" and worker.active]
     if failed:
         found.append(("PodsFailed", f"{len(failed)} pods have failed, such as {min(failed)}"))
-    down = [
-        worker.slurm_name
-        for worker in seen.workers
-        if worker.healthy and (node := sight.node(worker.slurm_name)) is not None and "DOWN" in node.state
-    ]
+    running = [sight.node(worker.slurm_name) for worker in seen.workers if worker.healthy]
+    down = sorted(node.name for node in running if node is not None and "DOWN" in node.state)
     if down:
-        text = f"{len(down)} workers run, but Slurm has their nodes down, such as {min(down)}"
-        found.append(("NodesDown", text))
+        text = f"{len(down)} workers run, but Slurm has their nodes down, such as {down[0]}"
+        found.append((_NODES_DOWN, text))
+    refused = {node.name: node for node in running if node is not None and "INVALID_REG" in node.state}
+    if refused:
+        first = refused[min(refused)]
+        text = (
+            f"{len(refused)} workers run, but Slurm refuses what they register with, such as {first.name} "
+            f"({first.reason or 'no reason given'}): compare extraConf, resources.limits and gres.conf"
+        )
+        found.append((_NODES_REFUSED, text))
     return found
 
 
@@ -235,7 +254,7 @@ def _reservation(seen: Observation) -> Condition | None:
     kind = wellknown.CONDITION_RESERVATION_CREATED
     old = find_condition(seen.nodeset.status.conditions, kind)
     wanted, text = reservation.wanted(seen), reservation.window(seen)
-    if wanted and not reservation.known(seen):
+    if reservation.open_ended(seen) and not reservation.known(seen):
         return old
     if wanted and text is not None and reservation.present(seen) is not None:
         return _condition(kind, status=True, reason=wellknown.REASON_RESERVATION_CREATED, message=text)

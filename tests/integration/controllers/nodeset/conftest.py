@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.integration.controllers.nodeset.hands import Hands
 from tests.integration.controllers.nodeset.machines import Machines
 from tests.integration.controllers.nodeset.stage import Stage
 from tests.integration.controllers.whole_plane import kube_namespace, slinky_box
@@ -45,3 +47,15 @@ async def machines(client: Client, kube_namespace: str) -> AsyncIterator[Machine
     """Hand out a pool of Kubernetes nodes, empty at first."""
     async with Machines(client, kube_namespace) as pool:
         yield pool
+
+
+@pytest.fixture
+async def hands() -> AsyncIterator[Hands]:
+    """Hand out somebody who carries out plans."""
+    made = Hands()
+    background = asyncio.create_task(made.errands.run())
+    # Else it would be cancelled before it has begun, and end nothing.
+    await asyncio.sleep(0)
+    yield made
+    background.cancel()
+    await asyncio.wait({background})

@@ -4,135 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from contextlib import asynccontextmanager
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
-import pytest
-
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, UndrainNodes, WriteNodes
-from slurm_operator.controllers.nodeset.engine.asking import Asking
-from slurm_operator.controllers.nodeset.engine.claims import Claims
-from slurm_operator.controllers.nodeset.engine.errands import Errands, Kind
-from slurm_operator.controllers.nodeset.engine.memory import Memory
-from slurm_operator.controllers.nodeset.engine.observe import Ground
+from slurm_operator.controllers.nodeset.actions import DrainNodes, UndrainNodes, WriteNodes
+from slurm_operator.controllers.nodeset.engine.errands import Kind
 from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.pods import Pods
-from slurm_operator.controllers.nodeset.engine.slurm import Slurm
-from slurm_operator.controllers.nodeset.engine.template import Master
-from slurm_operator.controllers.nodeset.engine.work import Work
-from slurm_operator.controllers.nodeset.observation import EVERYWHERE, Fate
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.plan import Plan
 from slurm_operator.kube.client import Client
-from slurm_operator.kube.events import EventRecorder
-from slurm_operator.kube.expectations import Expectations
-from slurm_operator.kube.sources import Channel
-from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
-from slurm_operator.slurm.watch import WatchTiming
+from slurm_operator.slurm.clients import Connections
 from slurm_operator.slurm.wishes import Comment, Features
+from tests.integration.controllers.nodeset.hands import (
+    DRAINED,
+    LEAVING,
+    PATIENT,
+    connect,
+    connected,
+    deletions,
+    look,
+    old_view,
+    work,
+)
 from tests.integration.kube.scripted import OK, serving
 from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault
-from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 from tests.unit.nodeset.making import observe, pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
+    from slurm_operator.controllers.nodeset.engine.work import Work
     from slurm_operator.controllers.nodeset.observation import Observation
-    from slurm_operator.kube.meta import Key
-    from slurm_operator.slurm.clients import Connection
-    from tests.integration.slurm.hostile import HostileSlurmrestd
-
-DRAINED = ("IDLE", "DRAIN", "DYNAMIC_NORM")
-# It asks when it is told to, and not by itself.
-PATIENT = WatchTiming(busy=600.0, rest=600.0, doubt=600.0, lively=0.0)
-LEAVING = make_nodeset(replicas=0, finalizers=(f"{wellknown.NODESET_PREFIX}drain",))
-
-
-@asynccontextmanager
-async def connected(hostile: HostileSlurmrestd) -> AsyncIterator[Connection]:
-    """Hand out a connection with a whole view."""
-    connections = Connections(reason_prefix=wellknown.REASON_PREFIX, timing=PATIENT)
-    try:
-        target = Target(hostile.url, "", lambda: "t")
-        made = connections.set(ConnectionKey("Controller", "slurm", "slurm"), target)
-        await eventually(lambda: made.view.taken is not None and made.view.jobs_taken is not None, "a view")
-        yield made
-    finally:
-        await connections.close()
-
-
-def look(connection: Connection, now: float | None = None) -> Observation:
-    """Return what one look at a NodeSet without wanted workers sees, of which one is left."""
-    moment = asyncio.get_running_loop().time() if now is None else now
-    return observe(pod(0), nodeset=LEAVING, view=connection.view, now=moment)
-
-
-def work(connection: Connection, seen: Observation) -> Work:
-    """Return a plan with its surroundings."""
-
-    async def again() -> Observation:
-        return look(connection)
-
-    return Work(
-        ground=Ground(seen.nodeset, Master(None, Fate.STAYS), seen.revision, EVERYWHERE, {}, certain=True),
-        seen=seen,
-        plan=Plan(),
-        template=None,
-        connection=connection,
-        memory=Memory(seen.nodeset.metadata.uid),
-        outcome=Outcome(),
-        look=again,
-    )
-
-
-class Hands:
-    """Carries out deletions with an API server that agrees to everything, and runs errands."""
-
-    def __init__(self) -> None:
-        self.news: list[Key] = []
-        again: Channel[Key] = Channel()
-        again.subscribe(self.news.append)
-        self.errands = Errands(again)
-        self.slurm = Slurm(self.errands)
-
-    async def delete(self, at_hand: Work) -> list[str]:
-        """Carry out the deletions that are planned; return the requests that went to the API server."""
-        deletions = [one for one in plan(at_hand.seen).actions if isinstance(one, DeletePod)]
-        assert [one.name for one in deletions] == ["gpu-0"]
-        async with serving() as server, Client(server.config()) as client:
-            server.script = [OK]
-            asking = Asking(self.errands)
-            pods = Pods(client, EventRecorder(client), Expectations(), Claims(client), asking)
-            await pods.delete(at_hand, deletions)
-            return [f"{one.method} {one.target}" for one in server.requests]
-
-    def under_way(self) -> set[Kind]:
-        """Return what is under way."""
-        return {*self.errands.under_way(LEAVING.key)}
-
-    async def called(self) -> None:
-        """Wait until an errand has ended and called for another pass."""
-        await eventually(lambda: self.news and not self.under_way(), "the errand is over")
-        self.news.clear()
-
-
-@pytest.fixture
-async def hands() -> AsyncIterator[Hands]:
-    """Hand out somebody who carries out plans."""
-    made = Hands()
-    background = asyncio.create_task(made.errands.run())
-    # Else it would be cancelled before it has begun, and end nothing.
-    await asyncio.sleep(0)
-    yield made
-    background.cancel()
-    await asyncio.wait({background})
-
-
-async def old_view(connection: Connection) -> None:
-    """Wait until the view is too old for a deletion."""
-    await eventually(lambda: connection.view.age(asyncio.get_running_loop().time()) > 1.0, "a second")
+    from tests.integration.controllers.nodeset.hands import Hands
 
 
 async def test_a_worker_that_is_free_goes(hostile: HostileSlurmrestd, hands: Hands) -> None:
@@ -170,6 +72,34 @@ async def test_a_pass_does_not_wait_for_a_confirmation(hostile: HostileSlurmrest
         assert not hands.news
 
 
+async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
+    hostile: HostileSlurmrestd, hands: Hands
+) -> None:
+    """Deletions that outlast their list go on with one that the watch has by then; nobody asks once more."""
+    hostile.add_nodes("gpu-0", *DRAINED)
+    clock = asyncio.get_running_loop().time
+    async with connected(hostile) as connection, serving() as server, Client(server.config()) as client:
+        server.script = [OK]
+
+        async def spared() -> bool:
+            await connection.watch.refreshed(clock(), clock() + 60.0)
+            at_hand = work(connection, look(connection))
+            asked, taken = len(hostile.seen("GET nodes")), connection.view.taken or 0.0
+            # So little time is left for them that the next list is asked for first.
+            end = clock() + 0.5
+            await hands.pods(client)._delete_until(at_hand, deletions(at_hand.seen), end, defaultdict(list))
+            await hands.called()
+            confirmed = at_hand.memory.confirmed
+            assert confirmed is not None
+            # On a machine that is too busy, that list was too old by then.
+            if confirmed.listed >= taken:
+                return False
+            assert len(hostile.seen("GET nodes")) == asked
+            return True
+
+        await eventually(spared, "a list that is new enough")
+
+
 async def test_an_old_list_confirms_nothing(hostile: HostileSlurmrestd, hands: Hands) -> None:
     """A list of more than a second ago does not do, although it was asked for after the plan was made."""
     hostile.add_nodes("gpu-0", *DRAINED)
@@ -196,6 +126,32 @@ async def test_without_an_answer_nobody_goes(hostile: HostileSlurmrestd, hands: 
 
         moved = dataclasses.replace(planned, look=replaced)
         assert await hands.delete(moved) == []
+
+
+async def test_a_question_ends_with_its_connection(hostile: HostileSlurmrestd, hands: Hands) -> None:
+    """When Slurm moves, what its old address owes is forgotten, and the new one is asked without a pause."""
+    async with HostileSlurmrestd() as moved:
+        for server in (hostile, moved):
+            server.add_nodes("gpu-0", *DRAINED)
+        connections = Connections(reason_prefix=wellknown.REASON_PREFIX, timing=PATIENT)
+        try:
+            before = await connect(connections, hostile)
+            await old_view(before)
+            asked = len(hostile.seen("GET nodes"))
+            hostile.fault = Fault.HANG
+            at_hand = work(before, look(before))
+            assert await hands.delete(at_hand) == []
+            await hostile.asked("GET nodes", asked + 1)
+            after = await connect(connections, moved)
+            await hands.called()
+            assert at_hand.memory.ask_at == 0.0
+            await old_view(after)
+            moved.fault = Fault.HANG
+            again = dataclasses.replace(work(after, look(after)), memory=at_hand.memory)
+            assert await hands.delete(again) == []
+            assert hands.under_way() == {Kind.ASK}
+        finally:
+            await connections.close()
 
 
 async def test_while_a_drain_is_under_way_nothing_is_known(hostile: HostileSlurmrestd, hands: Hands) -> None:

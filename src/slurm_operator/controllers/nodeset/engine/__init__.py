@@ -14,6 +14,7 @@ Who may come in: `process`, through `reconciler.build`, and tests.
     act          carries a plan out; `pods` and `claims` write to Kubernetes
     errands      what is done at Slurm's pace, in the background: no pass waits for Slurm
     slurm        orders drains, and what nodes say about their pods; `records` orders what is on record
+    booking      when to write to a reservation of which Slurm makes something else
     asking       has Slurm asked again before a deletion; `evidence` says how new its word must be
     answers      what our own writes left behind, until the cache shows it
     report       says how it is: status, conditions, events

@@ -150,8 +150,7 @@ class Actor:
     async def _lets_go(self, work: Work) -> bool:
         """Tell whether no pod goes with a NodeSet of which all workers are gone.
 
-        Kubernetes deletes whatever it owns, also a pod whose labels somebody has changed, and which is
-        therefore in no cache: so the API server is asked for all of them, once in the life of a NodeSet.
+        The API server is asked for all pods, once in the life of a NodeSet, since some may be in no cache.
         """
         if not work.nodeset.deleting or departure.lets_go(work.seen):
             return True
@@ -161,15 +160,11 @@ class Actor:
         except KubeError as error:
             work.outcome.failed(f"the pods of namespace {meta.namespace!r} could not be listed", error)
             return False
-        left = [pod.metadata.name for pod in page.items if _owns(meta.uid, pod)]
-        if left:
-            work.outcome.trouble(
-                "PodsLeft",
-                f"{len(left)} pods without the labels of a worker, such as {min(left)}, would go with the "
-                "NodeSet, and nobody knows what runs in them: delete them, or their ownerReference",
-            )
+        why = departure.strays(meta.uid, page.items, page.bad)
+        if why is not None:
+            work.outcome.trouble("PodsLeft", why)
             work.outcome.look(_LOOK_AGAIN)
-        return not left
+        return why is None
 
 
 def _settling(work: Work) -> set[str]:
@@ -178,10 +173,6 @@ def _settling(work: Work) -> set[str]:
     if not memory.changing and not memory.written:
         return set()
     return {worker.uid for worker in seen.workers if settling(seen, memory, worker.slurm_name)}
-
-
-def _owns(uid: str, pod: Pod) -> bool:
-    return any(owner.uid == uid for owner in pod.metadata.owner_references)
 
 
 def _kind(action: do.Action) -> type[Any]:

@@ -59,8 +59,8 @@ async def _ask(connection: Connection, memory: Memory, after: float, names: Sequ
         after = max(after, _now() - FRESH_SECONDS)
         await connection.watch.refreshed(after, _now() + _VIEW_SECONDS)
     except SlurmError:
-        # The view itself says why, to everybody, as soon as it is old.
-        memory.ask_at = _now() + _PAUSE_SECONDS
+        # The view itself says why, to everybody, as soon as it is old. The next connection may do better.
+        memory.ask_at = 0.0 if connection.watch.closed else _now() + _PAUSE_SECONDS
         return True
     ended = _now()
     memory.confirmed = Confirmed(began, after, ended)

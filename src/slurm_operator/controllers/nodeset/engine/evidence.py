@@ -28,6 +28,8 @@ FRESH_SECONDS: Final = 1.0
 LASTS_SECONDS: Final = 2.0
 # From a write to the list that shows it: a few hundred milliseconds, or seconds with thousands of nodes.
 SETTLES_SECONDS: Final = 5.0
+# The part of the time that is left of which one can be sure.
+_SURELY: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,11 @@ def weigh(seen: Observation, confirmed: Confirmed | None, deletions: Iterable[De
         tuple(one for one in everything if one.uid in lacking),
         until,
     )
+
+
+def in_time(done: int, took: float, left: int, remaining: float) -> bool:
+    """Tell whether what is left will be done while the evidence counts, if it goes on as so far."""
+    return done > 0 and left * took <= _SURELY * remaining * done
 
 
 def settling(seen: Observation, memory: Memory, name: str) -> bool:

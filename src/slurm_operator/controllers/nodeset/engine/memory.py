@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.controllers.nodeset.actions import DeleteReservation, Note, WriteReservation
+    from slurm_operator.controllers.nodeset.engine.booking import Booking
     from slurm_operator.controllers.nodeset.engine.evidence import Confirmed
     from slurm_operator.controllers.nodeset.engine.history import Known
     from slurm_operator.controllers.nodeset.engine.outcome import Trouble
@@ -65,6 +66,8 @@ class Memory:
     records: Refusals[str] = field(default_factory=lambda: Refusals(first=30.0, longest=300.0))
     booked: float = -math.inf
     """When the reservation was last written to, or tried to be."""
+    booking: Booking | None = None
+    """What was last written to it, if Slurm took that and has not listed it so far."""
     bookings: Refusals[WriteReservation | DeleteReservation] = field(
         default_factory=lambda: Refusals(first=30.0, longest=30.0)
     )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 # How soon to look again after a conflict, if the change behind it sends no event to us.
 _AFTER_CONFLICT = 1.0
+_LEAST_AFTER_ERROR = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,15 @@ class Outcome:
     def look(self, after: float) -> None:
         """Ask for another look."""
         self.looks.append(after)
+
+    def again(self) -> float | None:
+        """Return after how many seconds to look again without being called; None if nobody asked for it.
+
+        Also after an error, beside the growing pause: one part that fails must not hold up the others.
+        """
+        if not self.looks:
+            return None
+        return max(_LEAST_AFTER_ERROR, min(self.looks)) if self.errors else min(self.looks)
 
 
 def namespace_ends(error: KubeError) -> bool:

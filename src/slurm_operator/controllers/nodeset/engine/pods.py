@@ -6,7 +6,9 @@ anybody else's is left alone, and people hear of it.
 
 A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground it must be new enough
 (`evidence`); else Slurm is asked again, in the background, and this pass deletes nothing. Right before the
-deletions everything is looked at and decided once more, and only what still may go goes, while it counts.
+deletions everything is looked at and decided once more, and only what still may go goes, while it counts: no
+such deletion leaves this process later, however long the API server let it wait. If the answer does not come
+soon after that, nobody knows what became of it, and only the cache can tell.
 """
 
 from __future__ import annotations
@@ -21,12 +23,20 @@ import msgspec
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Proof
 from slurm_operator.controllers.nodeset.engine.adoption import matches
-from slurm_operator.controllers.nodeset.engine.evidence import weigh
+from slurm_operator.controllers.nodeset.engine.evidence import in_time, weigh
 from slurm_operator.controllers.nodeset.engine.work import aside, each, slowly
 from slurm_operator.controllers.nodeset.plan import confirm
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.errors import AlreadyExists, ApiError, Conflict, KubeError, NotFound, ServerError
+from slurm_operator.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    KubeError,
+    NotFound,
+    Overdue,
+    ServerError,
+)
 from slurm_operator.kube.failures import describe
 from slurm_operator.kube.models import Pod
 from slurm_operator.objects import slurmd, slurmd_identity
@@ -57,6 +67,8 @@ _SOON: Final = 0.05
 # How long a pass deletes at most, and how long before a list counts no more another one is asked for.
 _DELETING_SECONDS: Final = 10.0
 _AHEAD_SECONDS: Final = 0.75
+# For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
+_ANSWER_SECONDS: Final = 5.0
 # Somebody else's pod may be in none of our caches, so its end is no event.
 _LOOK_AGAIN: Final = 10.0
 
@@ -227,21 +239,39 @@ class Pods:
         """Delete pods until a moment; return those that are left."""
 
         def delete(action: DeletePod) -> Awaitable[None]:
-            return self._delete(work, action, gone)
+            return self._delete(work, action, gone, end, unsent)
 
-        late = await each(actions, delete, end - _now() - _AHEAD_SECONDS)
+        unsent: list[DeletePod] = []
+        begun = _now()
+        late = await each(actions, delete, end - begun - _AHEAD_SECONDS)
         if late:
-            # So that there is another list when this one counts no more.
-            self._asking.order(work, after=_now())
-            late = await each(late, delete, end - _now())
-        return late
+            now = _now()
+            if not in_time(len(actions) - len(late), now - begun, len(late), end - now):
+                # So that there is another list when this one counts no more; the watch may just have asked.
+                self._asking.order(work)
+            late = await each(late, delete, end - now)
+        return [*unsent, *late]
 
-    async def _delete(self, work: Work, action: DeletePod, gone: defaultdict[str, list[str]]) -> None:
-        key = work.nodeset.key
-        self._expectations.expect_deletions(key, (action.uid,), _now())
+    async def _delete(
+        self,
+        work: Work,
+        action: DeletePod,
+        gone: defaultdict[str, list[str]],
+        end: float | None = None,
+        unsent: list[DeletePod] | None = None,
+    ) -> None:
+        """Delete a pod, but send nothing after a moment; what gets its turn later is noted as `unsent`."""
+        key, now = work.nodeset.key, _now()
+        self._expectations.expect_deletions(key, (action.uid,), now)
         try:
             await self._client.delete(
-                Pod, action.name, key.namespace, uid=action.uid, resource_version=action.version or None
+                Pod,
+                action.name,
+                key.namespace,
+                uid=action.uid,
+                resource_version=action.version or None,
+                timeout=None if end is None else max(0.0, end - now) + _ANSWER_SECONDS,
+                not_after=end,
             )
         except (NotFound, Conflict):
             self._expectations.deletion_failed(key, action.uid)
@@ -249,6 +279,9 @@ class Pods:
         except KubeError as error:
             if _without_effect(error):
                 self._expectations.deletion_failed(key, action.uid)
+            if isinstance(error, Overdue) and unsent is not None:
+                unsent.append(action)
+                return
             what = f"Pod {action.name!r} could not be deleted"
             work.outcome.failed(what, error)
             self._events.event(

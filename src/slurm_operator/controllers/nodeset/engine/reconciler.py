@@ -60,7 +60,6 @@ NAME: Final = "nodeset-controller"
 _DEADLINE: Final = 300.0
 # What stands in the way of a pod (a quota, a webhook) often goes without an event.
 _LONGEST_BACKOFF: Final = 60.0
-_LEAST_AFTER_ERROR: Final = 1.0
 # A pass may keep a processor busy for about a quarter of the time; thousands of workers also mean thousands
 # of events, so with their number the distance grows to a tenth of a second at least.
 _DISTANCE: Final = 3.0
@@ -158,12 +157,12 @@ class NodeSetController:
             raise
         finally:
             memory.ended = _now()
+        again = outcome.again()
         if outcome.errors:
-            if outcome.looks:
-                # Beside the pause after an error: one part that fails must not hold up the others.
-                self.controller.queue.add_after(key, max(_LEAST_AFTER_ERROR, min(outcome.looks)))
+            if again is not None:
+                self.controller.queue.add_after(key, again)
             raise outcome.errors[0] if len(outcome.errors) == 1 else ExceptionGroup(str(key), outcome.errors)
-        return Requeue(min(outcome.looks)) if outcome.looks else None
+        return None if again is None else Requeue(again)
 
     async def _pass(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
         master = self._templates.master(nodeset, outcome)

@@ -4,7 +4,8 @@ A record is deleted if two plans in a row say so, the second on a list that was 
 that still counts (`evidence`). What a newer plan does not want deleted any more, because its worker comes
 back, is left alone also while others are being deleted.
 
-The reservation is written only on a list of reservations that is newer than what was last written to it.
+The reservation is written only on a list of reservations that is newer than what was last written to it, and
+not again and again if Slurm makes something else of it (`booking`).
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Final
 
-from slurm_operator.controllers.nodeset import names
+from slurm_operator.controllers.nodeset import names, reservation
 from slurm_operator.controllers.nodeset.actions import DeleteRecord, DeleteReservation, WriteReservation
+from slurm_operator.controllers.nodeset.engine import booking
 from slurm_operator.controllers.nodeset.engine.errands import Kind
 from slurm_operator.controllers.nodeset.engine.evidence import counts_until
 from slurm_operator.controllers.nodeset.engine.outcome import Trouble
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.engine.memory import Memory
     from slurm_operator.controllers.nodeset.engine.work import Work
     from slurm_operator.slurm.clients import Connection
+    from slurm_operator.slurm.model import Reservation
 
 # The list that the watch was woken for takes less; where it shows what the last one showed, it is no event.
 _LOOK_SECONDS: Final = 1.0
@@ -53,9 +56,10 @@ class Records:
         memory.records.tell(work.outcome)
         # Until the list shows the last write, nobody can say what is still wanted.
         if not _unlisted(work):
-            memory.bookings.keep(
-                [one for one in actions if isinstance(one, WriteReservation | DeleteReservation)]
-            )
+            wished = [one for one in actions if isinstance(one, WriteReservation | DeleteReservation)]
+            memory.bookings.keep(wished)
+            if not wished:
+                memory.booking = None
         memory.bookings.tell(work.outcome)
 
     # ------------------------------------------------------------------------------------------------ records
@@ -82,12 +86,14 @@ class Records:
     def write_reservation(self, work: Work, action: WriteReservation) -> None:
         """Make the reservation of the maintenance window, or change it."""
         if (connection := self._free(work, action)) is not None:
-            self._errands.start(work.nodeset.key, Kind.RESERVE, _reserve(connection, work.memory, action))
+            errand = _reserve(connection, work.memory, action, reservation.present(work.seen))
+            self._errands.start(work.nodeset.key, Kind.RESERVE, errand)
 
     def delete_reservation(self, work: Work, action: DeleteReservation) -> None:
         """Remove the reservation; that it is gone already is as good."""
         if (connection := self._free(work, action)) is not None:
-            self._errands.start(work.nodeset.key, Kind.RESERVE, _release(connection, work.memory, action))
+            errand = _release(connection, work.memory, action, reservation.present(work.seen))
+            self._errands.start(work.nodeset.key, Kind.RESERVE, errand)
 
     def _free(self, work: Work, action: WriteReservation | DeleteReservation) -> Connection | None:
         """Return the connection if the reservation may be written to now."""
@@ -98,7 +104,23 @@ class Records:
         if _unlisted(work):
             work.outcome.look(_LOOK_SECONDS)
             return None
+        if not self._may_write(work, action):
+            return None
         return work.connection
+
+    def _may_write(self, work: Work, action: WriteReservation | DeleteReservation) -> bool:
+        """Tell whether it makes sense to write; people hear of it if Slurm took it before, in vain."""
+        listed, memory = reservation.present(work.seen), work.memory
+        turn = booking.turn(memory.booking, action, listed)
+        if turn is booking.Turn.NOW or _older(work):
+            return True
+        wait = memory.booked + booking.AGAIN_SECONDS - _now()
+        if turn is booking.Turn.LATER and wait <= 0:
+            return True
+        if turn is booking.Turn.LATER:
+            work.outcome.look(wait)
+        work.outcome.trouble("ReservationFailed", booking.complaint(action, listed))
+        return False
 
 
 async def _forget(connection: Connection, memory: Memory, until: float) -> bool:
@@ -135,7 +157,9 @@ async def _forget(connection: Connection, memory: Memory, until: float) -> bool:
     return True
 
 
-async def _reserve(connection: Connection, memory: Memory, action: WriteReservation) -> bool:
+async def _reserve(
+    connection: Connection, memory: Memory, action: WriteReservation, listed: Reservation | None
+) -> bool:
     write = connection.rest.update_reservation if action.exists else connection.rest.create_reservation
     at = _now()
     try:
@@ -144,12 +168,15 @@ async def _reserve(connection: Connection, memory: Memory, action: WriteReservat
         _booked(memory, action, _failed(action.spec.name, "written", error))
     else:
         memory.asked[names.reservation_key(action.spec.name)] = Asked(at, exists=True)
+        memory.booking = booking.taken(memory.booking, action, listed)
         _booked(memory, action)
         connection.watch.wake(reservations=True)
     return True
 
 
-async def _release(connection: Connection, memory: Memory, action: DeleteReservation) -> bool:
+async def _release(
+    connection: Connection, memory: Memory, action: DeleteReservation, listed: Reservation | None
+) -> bool:
     at = _now()
     try:
         with contextlib.suppress(NotFound):
@@ -159,6 +186,7 @@ async def _release(connection: Connection, memory: Memory, action: DeleteReserva
     else:
         # Slurm's own word about this one; a list that lacks it is not as good.
         memory.asked[names.reservation_key(action.name)] = Asked(at, exists=False)
+        memory.booking = booking.taken(memory.booking, action, listed)
         _booked(memory, action)
         connection.watch.wake(reservations=True)
     return True
@@ -177,10 +205,14 @@ def _failed(name: str, verb: str, error: SlurmError) -> Trouble:
 
 
 def _unlisted(work: Work) -> bool:
+    """Tell whether the list of reservations that shows the last write is still awaited."""
+    return _older(work) and work.seen.now - work.memory.booked < _LIST_SECONDS
+
+
+def _older(work: Work) -> bool:
     """Tell whether the list of reservations is older than what was last written."""
-    booked, view = work.memory.booked, work.seen.view
-    taken = None if view is None else view.reservations_taken
-    return taken is not None and taken <= booked and work.seen.now - booked < _LIST_SECONDS
+    taken = None if work.seen.view is None else work.seen.view.reservations_taken
+    return taken is not None and taken <= work.memory.booked
 
 
 def _now() -> float:

@@ -51,11 +51,12 @@ class Work:
 async def aside(seen: Observation, decide: Callable[[], T]) -> T:
     """Let a pure function decide about many workers without holding up everybody else.
 
-    It takes some 20 µs for each worker, so that thousands would keep the event loop for longer than is good
-    for the lease and for other NodeSets. In a thread of its own it hands over every few milliseconds. What it
-    reads is frozen.
+    It takes some 20 µs for each worker that there is or should be, so that thousands would keep the event
+    loop for longer than is good for the lease and for other NodeSets. In a thread of its own it hands over
+    every few milliseconds. What it reads is frozen.
     """
-    if len(seen.workers) < _MANY:
+    wanted = len(seen.nodes) if seen.daemon else seen.nodeset.spec.replicas
+    if max(len(seen.workers), wanted) < _MANY:
         await asyncio.sleep(0)
         return decide()
     return await asyncio.to_thread(decide)

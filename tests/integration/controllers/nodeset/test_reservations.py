@@ -1,0 +1,135 @@
+"""The reservation of a maintenance window on a Slurm that takes what it is told and lists something else."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.actions import WriteReservation
+from slurm_operator.controllers.nodeset.engine.asking import Asking
+from slurm_operator.controllers.nodeset.engine.outcome import Outcome
+from slurm_operator.controllers.nodeset.engine.records import Records
+from slurm_operator.controllers.nodeset.plan import plan
+from tests.integration.controllers.nodeset.hands import connected, work
+from tests.integration.programs.running import eventually
+from tests.integration.slurm.hostile import HostileSlurmrestd
+from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.unit.nodeset.making import observe, pod
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.slurm.clients import Connection
+    from tests.integration.controllers.nodeset.hands import Hands
+    from tests.integration.slurm.hostile import Seen
+    from tests.integration.slurm.hostile_replies import Reply
+
+NAME = "SlurmOperatorMaint-gpu"
+
+
+class Stubborn(HostileSlurmrestd):
+    """A slurmrestd that takes reservations and leaves all flags but one out."""
+
+    def _written(self, seen: Seen) -> Reply:
+        reply = super()._written(seen)
+        if (seen.method, seen.endpoint) == ("POST", "reservation"):
+            self.reservations.change(NAME, flags=["MAINT"])
+        return reply
+
+
+@pytest.fixture
+async def stubborn() -> AsyncIterator[Stubborn]:
+    """Hand out such a slurmrestd, with one node."""
+    async with Stubborn() as server:
+        server.add_nodes("gpu-0", "IDLE", "DYNAMIC_NORM")
+        yield server
+
+
+def scheduled(duration: str) -> NodeSet:
+    """Return a NodeSet with a maintenance window the day after tomorrow."""
+    start = datetime.now(UTC) + timedelta(days=2)
+    window = {"startTime": start.strftime("%Y-%m-%dT00:00:00Z"), "duration": duration}
+    return make_nodeset(
+        replicas=1,
+        finalizers=(wellknown.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION),
+        updateStrategy={"type": "ScheduledUpdate", "scheduledUpdate": window},
+    )
+
+
+class Clerk:
+    """Lets passes keep the reservation, one after the other."""
+
+    def __init__(self, hands: Hands, connection: Connection) -> None:
+        self._hands = hands
+        self._connection = connection
+        self._records = Records(hands.errands, Asking(hands.errands))
+        self._work = work(connection, self._look(scheduled("1h")))
+
+    def _look(self, nodeset: NodeSet) -> Observation:
+        now = asyncio.get_running_loop().time()
+        return observe(
+            pod(0), nodeset=nodeset, view=self._connection.view, now=now, wall=datetime.now(UTC), since=0.0
+        )
+
+    async def passes(self, nodeset: NodeSet) -> list[str]:
+        """Let one pass do what it plans, wait until that is listed; return the troubles it has to tell."""
+        decided = plan(seen := self._look(nodeset))
+        at_hand = dataclasses.replace(self._work, seen=seen, plan=decided, outcome=Outcome())
+        self._records.recall(at_hand)
+        for action in decided.actions:
+            if isinstance(action, WriteReservation):
+                self._records.write_reservation(at_hand, action)
+        await eventually(lambda: not self._hands.under_way(), "the errand is over")
+        await self.listed(at_hand.memory.booked)
+        return [one.reason for one in at_hand.outcome.troubles]
+
+    async def listed(self, after: float) -> None:
+        """Wait for a list of reservations that is newer than a moment."""
+
+        def newer() -> bool:
+            # More than once: a list that took long is not asked for again at once.
+            self._connection.watch.wake(reservations=True)
+            return (self._connection.view.reservations_taken or 0.0) > after
+
+        await eventually(newer, "a newer list")
+
+    async def changed(self) -> None:
+        """Wait until what somebody else did is listed."""
+        await self.listed(asyncio.get_running_loop().time())
+
+
+async def test_a_reservation_that_slurm_lists_otherwise_is_written_again_once(
+    stubborn: Stubborn, hands: Hands
+) -> None:
+    """Then people hear of it, and nothing is sent until the list or the wish is another one."""
+    hour, hours = scheduled("1h"), scheduled("2h")
+
+    def written() -> int:
+        return len(stubborn.seen("POST reservation"))
+
+    async with connected(stubborn) as connection:
+        clerk = Clerk(hands, connection)
+        assert await clerk.passes(hour) == []
+        assert await clerk.passes(hour) == []
+        assert written() == 2
+        for _ in range(3):
+            assert await clerk.passes(hour) == ["ReservationFailed"]
+            await clerk.changed()
+        assert written() == 2
+        assert await clerk.passes(hours) == []
+        assert written() == 3, "another wish"
+        assert await clerk.passes(hours) == ["ReservationFailed"]
+        stubborn.reservations.change(NAME, flags=["IGNORE_JOBS", "MAINT", "SPEC_NODES"])
+        await clerk.changed()
+        assert await clerk.passes(hours) == [], "somebody has mended it"
+        stubborn.reservations.change(NAME, flags=["MAINT"])
+        await clerk.changed()
+        assert await clerk.passes(hours) == []
+        assert written() == 4, "somebody has undone that"
