@@ -48,7 +48,7 @@ annotations:
 
 {{- define "slurm.authSlurm.ref" -}}
 {{- $ref := .Values.slurmKey.secretRef | default dict -}}
-{{- if not $ref.name }}{{ $ref = .Values.slurmKeyRef | default dict }}{{ end -}}
+{{- if not (or $ref.name $ref.key) }}{{ $ref = .Values.slurmKeyRef | default dict }}{{ end -}}
 {{- dict "name" ($ref.name | default (printf "%s-auth-slurm" (include "slurm.fullname" .))) "key" ($ref.key | default "slurm.key") | toJson -}}
 {{- end -}}
 
@@ -78,7 +78,7 @@ or another single key for those that run.
 
 {{- define "slurm.authJwt.ref" -}}
 {{- $ref := .Values.jwtKey.secretRef | default dict -}}
-{{- if not $ref.name }}{{ $ref = .Values.jwtHs256KeyRef | default dict }}{{ end -}}
+{{- if not (or $ref.name $ref.key) }}{{ $ref = .Values.jwtHs256KeyRef | default dict }}{{ end -}}
 {{- dict "name" ($ref.name | default (printf "%s-auth-jwt" (include "slurm.fullname" .))) "key" ($ref.key | default "jwt.key") | toJson -}}
 {{- end -}}
 

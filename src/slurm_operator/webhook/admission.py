@@ -81,8 +81,8 @@ def changed(new: Kind, old: Kind) -> Iterable[Finding]:
     for path, value in immutable_values(new).items():
         if value != before[path]:
             was = _shown(before[path])
-            keep = f"; it was {was}, keep that" if was else ""
-            yield Finding(path, f"cannot be changed{keep}. {_note(type(new), path)}", Cause.FORBIDDEN)
+            keep = f"it was {was}, keep that: " if was else ""
+            yield Finding(path, f"{keep}{_note(type(new), path)}", Cause.FORBIDDEN)
 
 
 def decode(kind: type[K], raw: bytes) -> K:
@@ -147,7 +147,7 @@ def _shown(value: Any) -> str:
 
 
 def _note(kind: type[Kind], path: str) -> str:
-    """Return what the API's documentation says of an immutable field."""
+    """Return what the API's documentation says of an immutable field, to go on in a sentence."""
     struct: Any = kind
     marker: Immutable = Immutable()
     for name in path.split("."):
@@ -157,7 +157,7 @@ def _note(kind: type[Kind], path: str) -> str:
             if isinstance(candidate, Immutable):
                 marker = candidate
         struct = getattr(hint, "__origin__", hint)
-    return marker.note
+    return f"{marker.note[0].lower()}{marker.note[1:]}".removesuffix(".")
 
 
 def _fit(warnings: list[str]) -> tuple[str, ...]:

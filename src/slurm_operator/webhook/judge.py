@@ -6,6 +6,7 @@ server's audit log has, too. It does not repeat what is in the fields.
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import structlog
@@ -78,11 +79,11 @@ class Judge:
         if before is None:
             return Verdict((Finding("oldObject", "is missing, so nobody can tell what would be lost"),))
         new, old = decode(keys.Content, after), decode(keys.Content, before)
-        changes = keys.lost(old, new)
-        if new.dying or not changes:
+        losses = keys.lost(old, new, time.time())
+        if new.dying or not losses:
             return ALLOWED
         world, findings = await self._lookups.world(_CLUSTERS, request.namespace, seconds), Findings()
-        keys.check_loss(request.name, changes, world, findings)
+        keys.check_loss(request.name, losses, world, findings)
         return Verdict(tuple(findings.errors.values()))
 
     def _tell(self, kind: type[Object], request: Request, verdict: Verdict) -> None:

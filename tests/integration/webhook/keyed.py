@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import json
 from typing import TYPE_CHECKING, Any
 
 from tests.unit.webhook.cases import key, manifest, worker
@@ -17,6 +18,16 @@ _NUMBERS = itertools.count()
 
 def encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+def key_set(*kids: str, signs: str = "") -> str:
+    """Return a set of keys, each made of its name, of which one signs; the first unless told."""
+    entries = [
+        {"alg": "HS256", "kty": "oct", "kid": kid, "k": encoded(kid * 32)}
+        | ({"use": "default"} if kid == signs else {})
+        for kid in kids
+    ]
+    return json.dumps({"keys": entries})
 
 
 def secret(name: str, data: dict[str, str], **metadata: Any) -> dict[str, Any]:

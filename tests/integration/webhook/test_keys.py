@@ -12,7 +12,7 @@ from kubebox import BoxError
 from slurm_operator.api import wellknown
 from tests.integration.programs.running import eventually
 from tests.integration.webhook.alone import lonely
-from tests.integration.webhook.keyed import KEY, SET, encoded, secret
+from tests.integration.webhook.keyed import KEY, SET, encoded, key_set, secret
 from tests.integration.webhook.reviewing import PATHS, question
 from tests.integration.webhook.serving import NOWHERE, post
 from tests.unit.webhook.cases import EXTERNAL, key
@@ -73,13 +73,30 @@ async def test_kubectl_shows_the_way(slurm: Made, shared_stage: Stage) -> None:
     assert encoded(HIDDEN) not in str(caught.value)
 
 
-async def test_a_set_of_keys_may_change_and_not_vanish(slurm: Made) -> None:
-    """The three steps are open: only the end of the set is refused, not that of a key that nobody has."""
-    one = await slurm({KEY: "old", SET: "{}"}, SET)
-    assert (await one.write({SET: "{old, new}"})).status == 200
-    assert (await one.write({SET: "{new}", KEY: None})).status == 200
+async def test_a_set_of_keys_goes_in_steps(slurm: Made) -> None:
+    """The three steps are open, a leap over one of them or the end of the set is not, nor what is no set."""
+    both, last = key_set("old", "new"), key_set("new", signs="new")
+    one = await slurm({KEY: "old", SET: key_set("old")}, SET)
+    assert is_refused(await one.write({SET: last}), SET)
+    assert is_refused(await one.write({SET: key_set("old", "new", signs="new")}), SET)
+    assert (await one.write({SET: both})).status == 200
+    assert is_refused(await one.write({SET: last}), SET)
+    assert (await one.write({SET: key_set("old", "new", signs="new")})).status == 200
+    assert (await one.write({SET: last, KEY: None})).status == 200
     assert is_refused(await one.write({SET: None}), SET)
-    assert (await one.content()) == {SET: encoded("{new}")}
+    answer = await one.write({SET: '{"keys": []}'})
+    assert (answer.status, [*answer.causes]) == (422, [f"data[{SET}]"])
+    assert "daemons cannot work with this: it has no keys" in answer.body["message"]
+    assert (await one.content()) == {SET: encoded(last)}
+    assert (await one.server.delete(one.worker)).status == 200
+    assert (await one.write({SET: key_set("third")})).status == 200
+
+
+async def test_what_is_no_set_can_be_mended(slurm: Made) -> None:
+    """A set that no daemon can read does not stand in the way of one that they can."""
+    one = await slurm({SET: "{old"}, SET)
+    assert (await one.write({SET: "{new"})).status == 422
+    assert (await one.write({SET: key_set("new")})).status == 200
 
 
 async def test_a_key_of_another_name_is_guarded_where_it_is_told(slurm: Made) -> None:
@@ -91,6 +108,15 @@ async def test_a_key_of_another_name_is_guarded_where_it_is_told(slurm: Made) ->
     unsaid = {"metadata": {"annotations": {NAMED: None}}, "data": {"mine": encoded("new")}}
     assert is_refused(await one.server.patch(one.secret, unsaid), "mine")
     assert (await one.write({KEY: "nobody's"})).status == 200
+
+
+async def test_a_set_of_another_name_is_guarded_where_it_is_told(slurm: Made) -> None:
+    """The annotation names a set as well as a single key."""
+    one = await slurm({"mine.jwks": key_set("old")}, "mine.jwks")
+    named = {"metadata": {"annotations": {NAMED: "mine.jwks"}}}
+    assert (await one.server.patch(one.secret, named)).status == 200
+    assert is_refused(await one.write({"mine.jwks": key_set("new")}), "mine.jwks")
+    assert (await one.write({"mine.jwks": key_set("old", "new")})).status == 200
 
 
 async def test_every_cluster_of_a_key_is_asked_about(slurm: Made) -> None:
@@ -178,8 +204,9 @@ async def test_an_outage_stops_no_other_secret(own_stage: Stage) -> None:
         assert (await server.patch(body, {"metadata": {"labels": {"a": "b"}}})).status == 200
         assert (await server.patch(body, {"data": {"added": encoded("c")}})).status == 200
     assert (await server.patch(many, {"data": {"key-7": encoded("y")}})).status == 200
-    assert (await server.patch(several, {"data": {SET: encoded("b")}})).status == 200
+    assert (await server.patch(several, {"data": {SET: encoded("b")}})).status == 500
     assert (await server.patch(several, {"data": {SET: None}})).status == 500
+    assert (await server.patch(several, {"data": {"added": encoded("c"), SET: encoded("a")}})).status == 200
     assert (await server.delete(dying)).status == 200
     assert (await server.patch(dying, {"data": None, "metadata": {"finalizers": None}})).status == 200
     assert (await server.stored(dying)).status == 404
@@ -243,13 +270,15 @@ def questions() -> list[tuple[str, bytes]]:
         "number": good | {"data": {KEY: 5, "other": text}},
         "nested": good | {"data": {KEY: {"value": text}}},
         "no base64": good | {"data": {KEY: HIDDEN}},
+        "set": secret("keys", {SET: key_set(HIDDEN)}),
+        "broken set": secret("keys", {SET: HIDDEN}),
         "metadata": good | {"metadata": text},
         "applied": good | {"metadata": {"annotations": {"last-applied-configuration": text}}},
     }
     asked = [
         (name, json.dumps(question(body, operation="UPDATE", oldObject=old, uid=f"hidden-{name}")).encode())
         for name, body in bodies.items()
-        for old in (None, secret("keys", {KEY: "old"}), body)
+        for old in (None, secret("keys", {KEY: "old", SET: key_set("old")}), body)
     ]
     whole = json.dumps(question(good, operation="UPDATE", oldObject=good, uid="hidden-cut")).encode()
     return [
@@ -262,7 +291,12 @@ def questions() -> list[tuple[str, bytes]]:
 async def test_no_key_is_ever_shown(shared_stage: Stage, slurm: Made) -> None:
     """Whatever is asked, well or malformed, no answer, log line or metric has a word of a key."""
     one = await slurm()
+    several = await slurm({SET: key_set(f"{HIDDEN}-old")}, SET)
     said = [json.dumps((await one.write({KEY: HIDDEN})).body)]
+    for text in (key_set(HIDDEN), key_set(HIDDEN, HIDDEN), HIDDEN, f'{{"keys": [{{"k": "{HIDDEN}"}}]}}'):
+        answer = await several.write({SET: text})
+        assert answer.status == 422
+        said.append(json.dumps(answer.body))
     for name, body in questions():
         status, answer = await shared_stage.post(PATHS["Secret"], body)
         assert status == (400 if name == "cut" else 200), (name, answer)

@@ -14,7 +14,7 @@ from slurm_operator.api import Controller, NodeSet
 from slurm_operator.webhook.admission import Undecodable, decode, harmless, validate
 from slurm_operator.webhook.findings import Cause
 from slurm_operator.webhook.rules import CHECKS
-from tests.unit.webhook.cases import DROP, GOOD, HA, MAX, key, manifest, read, twice
+from tests.unit.webhook.cases import DROP, GOOD, HA, MAX, key, manifest, mount, read, template, twice
 
 encode = msgspec.json.encode
 
@@ -53,6 +53,46 @@ def test_all_immutable_fields_are_named_together() -> None:
     errors, _ = validate(new, old)
     assert [error.path for error in errors] == ["spec.clusterName", "spec.slurmKeyRef", "spec.jwtKeyRef"]
     assert {error.cause for error in errors} == {Cause.FORBIDDEN}
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "said"),
+    [
+        (
+            "Controller",
+            {"clusterName": "demo"},
+            {"clusterName": "other"},
+            "spec.clusterName: it was 'demo', keep that: it cannot be changed after creation",
+        ),
+        (
+            "NodeSet",
+            {},
+            {"controllerRef": {"name": "d"}},
+            "spec.controllerRef: it was name 'c', keep that: it cannot be changed after creation",
+        ),
+        (
+            "NodeSet",
+            {},
+            {"volumeClaimTemplates": [template("a")], "slurmd": mount("a")},
+            "spec.volumeClaimTemplates: it cannot be changed after creation",
+        ),
+        (
+            "Controller",
+            {},
+            {"slurmKeyRef": key("t")},
+            (
+                "spec.slurmKeyRef: it was 'secret', keep that: another Secret cannot be named after "
+                "creation; another key can"
+            ),
+        ),
+    ],
+)
+def test_what_cannot_be_changed_is_said_once(
+    kind: str, before: dict[str, Any], after: dict[str, Any], said: str
+) -> None:
+    """The refusal says what the value was, where that is short, and once that it stays."""
+    errors, _ = validate(read(manifest(kind, after)), read(manifest(kind, before)))
+    assert [str(error) for error in errors] == [said]
 
 
 def test_computed_cluster_name_may_be_written_out() -> None:

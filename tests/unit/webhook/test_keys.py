@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pytest
@@ -9,13 +11,24 @@ import pytest
 from slurm_operator.api import Controller
 from slurm_operator.webhook.admission import Undecodable, decode, validate
 from slurm_operator.webhook.findings import Cause, Finding, Findings
-from slurm_operator.webhook.rules import keys
+from slurm_operator.webhook.rules import keys, keysets
 from slurm_operator.webhook.rules.keys import Content
+from slurm_operator.webhook.rules.keysets import Loss
 from slurm_operator.webhook.world import NOTHING, Running, Unreadable, World
 from tests.unit.webhook.cases import DROP, EXTERNAL, key, manifest, read
 
 KEY, SET = "slurm.key", "slurm.jwks"
 HIDDEN = "aHVudGVyMg=="
+NOW = 1_900_000_000.0
+REPLACED = Loss("Go in three steps with slurm.jwks (docs/situations/keys.md)")
+GONE = Loss("Leave it there")
+OTHER, BAD = Loss("Go in three steps (docs/situations/keys.md)"), Loss(fault="it has no keys")
+
+
+def key_set(*kids: str) -> str:
+    """Return a set of keys, of which the first signs, as it is in a Secret."""
+    entries = [{"alg": "HS256", "kty": "oct", "kid": kid, "k": HIDDEN} for kid in kids]
+    return base64.b64encode(json.dumps({"keys": entries}).encode()).decode()
 
 
 def controller(spec: dict[str, Any] | None = None, name: str = "x") -> Controller:
@@ -25,56 +38,65 @@ def controller(spec: dict[str, Any] | None = None, name: str = "x") -> Controlle
 
 
 def judged(
-    item: Controller, answer: str | Unreadable | None, changes: dict[str, bool] | None = None
+    item: Controller, answer: str | Unreadable | None, losses: dict[str, Loss] | None = None
 ) -> list[Finding]:
     """Return what is said of changes in the Secret of a cluster of whose workers a lookup says this."""
     findings = Findings()
-    lost = {KEY: True, SET: False} if changes is None else changes
+    lost = {KEY: REPLACED, SET: GONE} if losses is None else losses
     keys.check_loss("keys", lost, World(clusters=(Running(item, answer),)), findings)
     return [*findings.errors.values()]
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "changes"),
+    ("old", "new", "losses"),
     [
         ({KEY: "a"}, {KEY: "a"}, {}),
-        ({KEY: "a"}, {KEY: "b"}, {KEY: True}),
-        ({KEY: "a"}, {KEY: ""}, {KEY: True}),
+        ({KEY: "a"}, {KEY: "b"}, {KEY: REPLACED}),
+        ({KEY: "a"}, {KEY: ""}, {KEY: REPLACED}),
         ({KEY: ""}, {KEY: "a"}, {}),
         ({KEY: ""}, {}, {}),
-        ({KEY: "a"}, {}, {KEY: False}),
-        ({KEY: "a"}, None, {KEY: False}),
+        ({KEY: "a"}, {}, {KEY: REPLACED}),
+        ({KEY: "a"}, None, {KEY: REPLACED}),
         ({}, {KEY: "a"}, {}),
         (None, {KEY: "a"}, {}),
-        ({KEY: "a", SET: "s", "other": "o"}, {KEY: "a", SET: "t", "new": "n"}, {SET: True, "other": False}),
+        ({SET: key_set("a")}, {SET: key_set("a", "b")}, {}),
+        ({SET: key_set("a")}, {SET: key_set("b")}, {SET: OTHER}),
+        ({"my.jwks": key_set("a")}, {"my.jwks": key_set("b")}, {"my.jwks": OTHER}),
+        ({SET: key_set("a")}, {SET: key_set()}, {SET: BAD}),
+        ({SET: key_set()}, {SET: key_set("a")}, {}),
+        ({SET: ""}, {SET: key_set()}, {}),
+        ({SET: key_set("a")}, {}, {SET: GONE}),
+        ({SET: key_set()}, {}, {SET: GONE}),
+        ({KEY: "a", SET: key_set("a"), "other": "o"}, {KEY: "a", "new": "n"}, {SET: GONE, "other": REPLACED}),
     ],
 )
 def test_what_is_lost(
-    old: dict[str, str] | None, new: dict[str, str] | None, changes: dict[str, bool]
+    old: dict[str, str] | None, new: dict[str, str] | None, losses: dict[str, Loss]
 ) -> None:
-    """A content is lost if its key has another one or none afterwards; what is added, kept or empty not."""
-    assert keys.lost(Content(data=old), Content(data=new)) == changes
+    """A key is lost with its content, a set with the keys that sign; what is added, kept or empty is not."""
+    assert keys.lost(Content(data=old), Content(data=new), NOW) == losses
 
 
 @pytest.mark.parametrize(
-    ("item", "changes", "in_danger"),
+    ("item", "losses", "in_danger"),
     [
-        (controller(), {KEY: True}, True),
-        (controller(), {KEY: False}, True),
-        (controller(), {SET: False, "other": True}, False),
+        (controller(), {KEY: REPLACED}, True),
+        (controller(), {SET: GONE, "other": REPLACED}, False),
         (controller(), {}, False),
-        (controller({"slurmKeyRef": key("keys", "mine")}), {"mine": True}, True),
-        (controller({"slurmKeyRef": key("keys", SET)}), {SET: True, KEY: False}, False),
-        (controller({"slurmKeyRef": key("keys", SET)}), {SET: False}, True),
-        (controller({"slurmKeyRef": key("others", KEY)}), {KEY: True}, False),
-        (controller(EXTERNAL), {KEY: True}, False),
-        (controller(EXTERNAL | {"slurmKeyRef": DROP}), {KEY: True}, False),
+        (controller({"slurmKeyRef": key("keys", "mine")}), {"mine": REPLACED}, True),
+        (controller({"slurmKeyRef": key("keys", SET)}), {KEY: REPLACED}, False),
+        (controller({"slurmKeyRef": key("keys", SET)}), {SET: GONE}, True),
+        (controller({"slurmKeyRef": key("keys", SET)}), {SET: OTHER}, True),
+        (controller({"slurmKeyRef": key("keys", SET)}), {SET: BAD}, True),
+        (controller({"slurmKeyRef": key("others", KEY)}), {KEY: REPLACED}, False),
+        (controller(EXTERNAL), {KEY: REPLACED}, False),
+        (controller(EXTERNAL | {"slurmKeyRef": DROP}), {KEY: REPLACED}, False),
     ],
 )
-def test_whom_a_change_endangers(*, item: Controller, changes: dict[str, bool], in_danger: bool) -> None:
-    """Another key endangers who has it, a set only by its end; external clusters and others it does not."""
-    assert bool(judged(item, "gpu-0", changes)) is in_danger
-    assert judged(item, None, changes) == []
+def test_whom_a_change_endangers(*, item: Controller, losses: dict[str, Loss], in_danger: bool) -> None:
+    """What is lost endangers who has it; external clusters and others it does not."""
+    assert bool(judged(item, "gpu-0", losses)) is in_danger
+    assert judged(item, None, losses) == []
 
 
 def test_a_key_with_workers_cannot_be_replaced() -> None:
@@ -91,15 +113,39 @@ def test_a_key_with_workers_cannot_be_replaced() -> None:
         assert words in error.message
 
 
-def test_a_set_with_workers_cannot_be_removed() -> None:
-    """The refusal of a removed set says to leave it there."""
-    (error,) = judged(controller({"slurmKeyRef": key("keys", SET)}), "gpu-0")
-    assert (error.path, "Leave it there, or scale" in error.message) == ("data[slurm.jwks]", True)
+@pytest.mark.parametrize(
+    ("loss", "advice"),
+    [
+        (GONE, "Leave it there, or scale its NodeSets to 0 first"),
+        (OTHER, "Go in three steps (docs/situations/keys.md), or scale its NodeSets to 0 first"),
+    ],
+)
+def test_a_set_with_workers_cannot_be_lost(loss: Loss, advice: str) -> None:
+    """The refusal of another set, or of none, says whose it is and what to do."""
+    (error,) = judged(controller({"slurmKeyRef": key("keys", SET)}), "gpu-0", {SET: loss})
+    assert (error.path, error.cause) == ("data[slurm.jwks]", Cause.FORBIDDEN)
+    assert error.message.startswith(
+        "is the set of keys of Controller 'x', and cannot be replaced in one step"
+    )
+    assert advice in error.message
 
 
-def test_the_longest_names_leave_room_for_the_advice() -> None:
+def test_what_is_no_set_is_no_question_of_steps() -> None:
+    """The refusal of a set that cannot be read says what is wrong with it, and not to go slowly."""
+    (error,) = judged(controller({"slurmKeyRef": key("keys", SET)}), "gpu-0", {SET: BAD})
+    assert (error.path, error.cause) == ("data[slurm.jwks]", Cause.INVALID)
+    assert error.message == (
+        "is the set of keys of Controller 'x', and daemons cannot work with this: it has no keys. "
+        "Write it as docs/situations/keys.md shows"
+    )
+
+
+@pytest.mark.parametrize("loss", [REPLACED, *(loss for loss in keysets.STEPS.values() if loss)])
+def test_the_longest_names_leave_room_for_the_advice(loss: Loss) -> None:
     """However long the names are, the sentence is not cut before it says what to do."""
-    (error,) = judged(controller(name="c" * 40), "w" * 63)
+    name = KEY if loss == REPLACED else SET
+    item = controller({"slurmKeyRef": key("keys", name)}, name="c" * 40)
+    (error,) = judged(item, "w" * 63, {name: loss})
     assert error.message.endswith("which waits for the jobs")
 
 
@@ -120,7 +166,7 @@ def test_unknown_workers_are_no_absent_ones() -> None:
     assert error.path == "data[slurm.key]"
     assert error.message.endswith("whether it has workers could not be found out: no answer; try again")
     findings = Findings()
-    keys.check_loss("keys", {KEY: True}, World(clusters=Unreadable("no answer")), findings)
+    keys.check_loss("keys", {KEY: REPLACED}, World(clusters=Unreadable("no answer")), findings)
     (error,) = findings.errors.values()
     assert str(error) == "data: whose key this is could not be found out: no answer"
 
@@ -138,7 +184,7 @@ def test_unknown_clusters_are_no_absent_ones(kind: str) -> None:
 def test_namespaces_of_others_are_not_judged() -> None:
     """Where nothing is looked at, as in namespaces of another operator, nothing is refused."""
     findings = Findings()
-    keys.check_loss("keys", {KEY: True}, NOTHING, findings)
+    keys.check_loss("keys", {KEY: REPLACED}, NOTHING, findings)
     assert not findings.errors
 
 

@@ -6,13 +6,13 @@ while slurmctld is restarted with another one at once: from then on it hears not
 back, any pod that starts for another reason would have the new key. So the write is refused, where nothing is
 lost yet.
 
-A set of keys (`….jwks`) is the way to do it: its content may change, since old and new are believed side by
-side. It may not vanish, and neither a Controller nor its Accounting may go from it, or from one key, to a
-single key that nobody here can compare with what the workers have. Helm goes on with the rest of a release
-when one object is refused: so all three are, or half a cluster would have the other key. Where there are no
-workers, everything may be done.
+A set of keys (`….jwks`) is the way to do it, since old and new are believed side by side: it may become
+another with which workers and slurmctld still hear each other (`keysets`). It may not vanish, and neither a
+Controller nor its Accounting may go from it, or from one key, to a single key that nobody here can compare
+with what the workers have. Helm goes on with the rest of a release when one object is refused: so all three
+are, or half a cluster would have the other key. Where there are no workers, everything may be done.
 
-Contents are compared as they come, in base64, and are neither kept nor repeated.
+Contents are neither kept nor repeated.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import msgspec
 
 from slurm_operator.objects.pods import is_key_set
 from slurm_operator.webhook.findings import Cause
+from slurm_operator.webhook.rules import keysets
+from slurm_operator.webhook.rules.keysets import Loss
 from slurm_operator.webhook.world import Unreadable
 
 if TYPE_CHECKING:
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
 
 _REF: Final = "spec.slurmKeyRef.key"
 _STEPS: Final = "Go in three steps with slurm.jwks (docs/situations/keys.md)"
+_REPLACED: Final = Loss(_STEPS)
+_GONE: Final = Loss("Leave it there")
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -52,26 +56,38 @@ class Content(msgspec.Struct, frozen=True):
         return bool(self.metadata.get("deletionTimestamp"))
 
 
-def lost(old: Content, new: Content) -> Mapping[str, bool]:
-    """Return the keys whose content will not be there any more, and of each whether another one will.
+def lost(old: Content, new: Content, now: float) -> Mapping[str, Loss]:
+    """Return the keys whose content workers would miss, and of each what is wrong with that.
 
     With nothing in it no daemon starts, so it is nothing that anybody could lose.
     """
     after = new.data or {}
-    return {key: key in after for key, text in (old.data or {}).items() if text and after.get(key) != text}
+    losses = {
+        key: _loss(key, text, after.get(key), now)
+        for key, text in (old.data or {}).items()
+        if text and after.get(key) != text
+    }
+    return {key: loss for key, loss in losses.items() if loss is not None}
 
 
-def check_loss(secret: str, changes: Mapping[str, bool], world: World, findings: Findings) -> None:
+def _loss(key: str, before: str, after: str | None, now: float) -> Loss | None:
+    if not is_key_set(key):
+        return _REPLACED
+    return _GONE if after is None else keysets.lost(before, after, now)
+
+
+def check_loss(secret: str, losses: Mapping[str, Loss], world: World, findings: Findings) -> None:
     """Refuse changes of a Secret by which a cluster with workers would lose its key."""
 
     def complaint(controller: Controller) -> tuple[str, str, str] | None:
         ref = controller.spec.slurm_key_ref
-        if ref is None or ref.name != secret or ref.key not in changes:
+        if ref is None or ref.name != secret or ref.key not in losses:
             return None
-        path, whose = f"data[{ref.key}]", f"of Controller {controller.metadata.name!r}"
-        if not is_key_set(ref.key):
-            return path, f"is the key {whose}", _STEPS
-        return None if changes[ref.key] else (path, f"is the set of keys {whose}", "Leave it there")
+        what = "set of keys" if is_key_set(ref.key) else "key"
+        problem, loss = f"is the {what} of Controller {controller.metadata.name!r}", losses[ref.key]
+        if loss.fault:
+            problem = f"{problem}, and daemons cannot work with this: {loss.fault}"
+        return f"data[{ref.key}]", problem, loss.way
 
     _check_clusters("data", complaint, world, findings)
 
@@ -114,7 +130,10 @@ def _check_clusters(
     world: World,
     findings: Findings,
 ) -> None:
-    """Refuse a change if a cluster that it concerns has workers, or if nobody knows."""
+    """Refuse a change if a cluster that it concerns has workers, or if nobody knows.
+
+    A complaint is the field, the problem, and the way to do it in more steps; none if there is no way.
+    """
     if isinstance(world.clusters, Unreadable):
         reason = world.clusters.reason
         findings.deny(path, f"whose key this is could not be found out: {reason}")
@@ -128,6 +147,9 @@ def _check_clusters(
         if isinstance(cluster.worker, Unreadable):
             reason = cluster.worker.reason
             findings.deny(path, f"{problem}, and whether it has workers could not be found out: {reason}")
+            continue
+        if not way:
+            findings.deny(path, f"{problem}. Write it as docs/situations/keys.md shows")
             continue
         example = f" (such as pod {cluster.worker!r})" if cluster.worker else ""
         findings.deny(

@@ -1,0 +1,133 @@
+"""A set of the daemons' keys (`slurm.jwks`), read as Slurm reads it, and the steps that a set may take.
+
+All keys of a set are believed, unless their time (`exp`) is over. One signs: the one whose `use` is
+`default`, or else the first. A message names its key by `kid`, so a key is the same only if its `kid` is.
+
+Between two sets a busy worker has the old one and slurmctld the new one. They hear each other as long as each
+has the key that the other signs with. That is the whole rule: the key that signed stays, and the key that
+signs was there.
+
+Daemons do not start with a set that they cannot read, and with one whose signing key has expired they do not
+hear each other. Nobody can go there; where they are there, any other set is a cure.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from slurm_operator.webhook.wording import explain
+
+_BASE64: Final = str.maketrans("-_", "+/")
+_DOCS: Final = "(docs/situations/keys.md)"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What is wrong with a change: what to do instead, or why nothing can work with what it makes."""
+
+    way: str = ""
+    fault: str = ""
+
+
+# By whether the key that signed is still believed, and whether the key that signs was.
+STEPS: Final = {
+    (True, True): None,
+    (True, False): Loss(f"Add the new key first, and let it sign when all workers are updated {_DOCS}"),
+    (False, True): Loss(f"Keep the key in it that signs now until all workers are updated {_DOCS}"),
+    (False, False): Loss(f"Go in three steps {_DOCS}"),
+}
+
+
+def lost(old: str, new: str, now: float) -> Loss | None:
+    """Return what is wrong with one set in the place of another; both as they are in a Secret."""
+    try:
+        after = _read(new, now)
+    except _Unusable as error:
+        return Loss(fault=str(error))
+    try:
+        before = _read(old, now)
+    except _Unusable:
+        return None
+    return STEPS[before.signer in after.believed, after.signer in before.believed]
+
+
+class _Unusable(Exception):  # noqa: N818 - it says what became of the set
+    """Why the daemons could not work with a set, in words that repeat nothing of it."""
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A key as it is written."""
+
+    kid: str
+    k: str
+    kty: str
+    alg: str
+    use: Any = None
+    exp: int | None = None
+
+    def __repr__(self) -> str:
+        return "_Entry()"
+
+    @property
+    def is_default(self) -> bool:
+        return isinstance(self.use, str) and self.use.lower() == "default"
+
+
+class _File(msgspec.Struct, frozen=True):
+    keys: list[_Entry]
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Key:
+    kid: str
+    secret: bytes
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _Set:
+    believed: frozenset[_Key]
+    signer: _Key
+
+
+def _read(text: str, now: float) -> _Set:
+    """Return the set that is written in base64."""
+    try:
+        entries = msgspec.json.decode(base64.b64decode(text, validate=True), type=_File).keys
+    except msgspec.MsgspecError as error:
+        path, problem = explain(error)
+        raise _Unusable(f"{path or 'it'} {problem}") from None
+    except (ValueError, RecursionError):
+        # Neither base64 nor UTF-8; or a nest of lists without an end.
+        raise _Unusable("it is no JSON") from None
+    if not entries:
+        raise _Unusable("it has no keys")
+    keys = [_key(number, entry) for number, entry in enumerate(entries)]
+    if len({key.kid for key in keys}) < len(keys):
+        raise _Unusable("two of its keys have the same kid")
+    defaults = [key for key, entry in zip(keys, entries, strict=True) if entry.is_default]
+    if len(defaults) > 1:
+        raise _Unusable('more than one of its keys has "use": "default"')
+    signer = (defaults or keys)[0]
+    believed = {key for key, entry in zip(keys, entries, strict=True) if not entry.exp or entry.exp >= now}
+    if signer not in believed:
+        raise _Unusable("the exp of the key that signs is over")
+    return _Set(frozenset(believed), signer)
+
+
+def _key(number: int, entry: _Entry) -> _Key:
+    for name, value, needed in (("kty", entry.kty, "oct"), ("alg", entry.alg, "HS256")):
+        if value.lower() != needed.lower():
+            raise _Unusable(f"keys[{number}].{name} is not {needed}")
+    # In either alphabet, padded or not: Slurm takes them all, so they are the same key.
+    text = entry.k.translate(_BASE64)
+    try:
+        secret = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except ValueError:
+        raise _Unusable(f"keys[{number}].k is no base64") from None
+    if not secret:
+        raise _Unusable(f"keys[{number}].k is empty")
+    return _Key(entry.kid, secret)
