@@ -75,6 +75,24 @@ def condition_changed(type_: str) -> Callable[[Change[K]], bool]:
     return changed
 
 
+def true_since(live: Kind, type_: str) -> datetime | None:
+    """Return since when the condition of one type is True; None if it is not."""
+    found = find_condition(conditions_of(live), type_)
+    return found.last_transition_time if found and found.status == ConditionStatus.TRUE else None
+
+
+def condition_rose(type_: str) -> Callable[[Change[K]], bool]:
+    """Return a predicate that lets through whatever made the condition of one type True, be it once more."""
+
+    def rose(change: Change[K]) -> bool:
+        if change.old is None or change.new is None:
+            return True
+        before, after = (true_since(one, type_) for one in (change.old, change.new))
+        return after is not None and before != after
+
+    return rose
+
+
 def same_status(live: Any, wanted: Mapping[str, Any]) -> bool:
     """Tell whether a status has all that is wanted of it; conditions of other types do not count."""
     decoded = msgspec.convert(wanted, type(live))

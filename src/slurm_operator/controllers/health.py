@@ -2,7 +2,9 @@
 
 `assess` turns the view of a connection into a `Health`. It is not nervous: a cluster that worked keeps its
 good word until it has failed for a while (`GRACE`), so a slurmrestd that is rescheduled or one reply that was
-cut off moves no condition; and while a new connection makes its first request, a `True` from before stays.
+cut off moves no condition. A restart of the operator is no news either: while a new connection makes its
+first request, what was said of the one before stays, good or bad, and a first failure that is young does not
+take back a good word.
 A cluster that answers with a list of nodes that is not believed stays ready, since it can be reached, but the
 reason changes when that lasts: nothing is done to any worker meanwhile, and people must see why. It says
 nothing that changes while nothing changes: no counts, no ages, no texts of the day.
@@ -31,6 +33,8 @@ CONNECTED: Final = "Connected"
 CONNECTING: Final = "Connecting"
 SUSPICIOUS: Final = Reason.LIST_SUSPICIOUS.value
 
+# So long a first answer may take: to connect is given up after one grace, and that is an answer, too.
+_FIRST_GRACES: Final = 2
 # While a list is doubted, another one comes every 5 s: what lasts for three times the grace is no single one.
 _DOUBT_GRACES: Final = 3
 
@@ -129,18 +133,24 @@ def assess(seen: Observed, previous: Condition | None, now: float, *, grace: flo
         message = f"slurmrestd answers at {seen.url}, and slurmctld answers through it"
         return Health(ready=True, reason=CONNECTED, message=message)
     if failure is None:
-        left = seen.since + grace - now
-        if said_ready and left > 0:
+        left = seen.since + _FIRST_GRACES * grace - now
+        if (said_ready or _said_failing(previous)) and left > 0:
             return Wait(left)
         return Health(None, CONNECTING, f"waiting for the first answer from {seen.url}")
-    left = (now if seen.failing_since is None else seen.failing_since) + grace - now
-    if said_ready and view.taken is not None and left > 0:
+    failing_since = now if seen.failing_since is None else seen.failing_since
+    left = (failing_since if view.taken is not None else seen.since) + grace - now
+    if said_ready and left > 0:
         return Wait(left)
     kind = failure.kind
     if isinstance(failure, errors.CircuitOpen):
         # Others were cut off before the first list was asked for: what they met is that nobody answered.
         kind = errors.RestUnreachable.kind
     return Health(ready=False, reason=kind, message=sentence(kind, seen.url))
+
+
+def _said_failing(previous: Condition | None) -> bool:
+    """Tell whether a connection was said to fail; that there was none is no longer so once there is one."""
+    return previous is not None and previous.status == ConditionStatus.FALSE and previous.reason in _SENTENCES
 
 
 def _doubted(seen: Observed, previous: Condition | None, now: float, grace: float) -> Health | Wait:

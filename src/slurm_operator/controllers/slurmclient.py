@@ -9,9 +9,9 @@ renewed inside the connection, which stays.
 What is missing (RestApi, Cluster, Secret, the key in it) takes the connection away and has a reason of its
 own; each is watched, so the condition heals the moment it appears. What exists and cannot be read is not
 missing: the connection stays as it is. A Controller that was made anew gets a connection of its own, since it
-may be another cluster. Nothing here polls: a health that changes
-comes from the connection's watch through a channel, and a look is asked for later only while a failure is
-young.
+may be another cluster. Nothing here polls: a health that changes comes from the connection's watch through a
+channel, and a look is asked for later only while a failure is young. A connection that fails is tried ever
+less often; when its RestApi becomes ready, it is tried at once.
 
 Changes of Slurm nodes are passed on into `wiring.node_events`, for the NodeSets.
 """
@@ -20,11 +20,11 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slurm_operator.api import Cluster, Controller, RestApi, wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.conditions import condition_changed
+from slurm_operator.controllers.conditions import condition_changed, condition_rose, true_since
 from slurm_operator.controllers.health import (
     CONNECTING,
     GRACE,
@@ -161,6 +161,23 @@ def target(
     return Target(url, f"{controller.metadata.uid} {token.fingerprint}", token)
 
 
+class Serving(NamedTuple):
+    """Which RestApi leads to a cluster, and since when it is ready; None while it is not."""
+
+    restapi: str
+    since: datetime | None
+
+
+def serving(restapi: RestApi) -> Serving:
+    """Return since when a RestApi is ready."""
+    return Serving(restapi.metadata.uid, true_since(restapi, wellknown.CONDITION_READY))
+
+
+def came_back(before: Serving | None, now: Serving) -> bool:
+    """Tell whether a RestApi has become ready since the last look, also if it was so at that look."""
+    return before is not None and now.since is not None and now != before
+
+
 def mirror(cluster: Cluster) -> Health:
     """Repeat what a Cluster says about its connection, for a Controller that shares it."""
     name = cluster.metadata.name
@@ -193,11 +210,15 @@ class SlurmClient:
         self._restapis = wiring.manager.informer(RestApi)
         self._clusters = wiring.manager.informer(Cluster)
         self._health: Channel[Key] = Channel()
+        # By Controller, what its RestApi was at the last look.
+        self._serving: dict[Key, Serving] = {}
         moved = condition_changed(wellknown.CONDITION_SLURM_API_READY)
         self.controller = (
             runtime.Controller(NAME, self.reconcile, workers=wiring.workers["slurmclient"])
             .watch(self._controllers, predicate=any_of(ignore_status, moved))
-            .watch(self._restapis, self._served, ignore_status)
+            .watch(
+                self._restapis, self._served, any_of(ignore_status, condition_rose(wellknown.CONDITION_READY))
+            )
             .watch(self._clusters, self._users)
             .watch_channel(self._health, lambda key: (key,))
             .watch_channel(self._secrets.changes, enqueue_owners(NAME))
@@ -239,6 +260,7 @@ class SlurmClient:
                 self._connections.remove(own)
                 self._secrets.want(Owner(NAME, key), ())
                 self._reporter.forget(key)
+                self._serving.pop(key, None)
             return None
         choice = choose(
             controller,
@@ -273,6 +295,10 @@ class SlurmClient:
             self._connections.remove(own)
             return await self._reporter.say(controller, chosen.health)
         connection = self._connections.set(own, chosen)
+        before, serves = self._serving.get(controller.key), serving(restapi)
+        self._serving[controller.key] = serves
+        if came_back(before, serves):
+            connection.retry()
         now = asyncio.get_running_loop().time()
         health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
         return await self._reporter.say(controller, health)

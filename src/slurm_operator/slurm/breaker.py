@@ -10,7 +10,8 @@ is not met by everybody at once. Any success, also of a request that was sent lo
 server evidently answers. Failures of requests that were sent before it opened say nothing new.
 
 The longest that a recovered server waits for the next request is the cap, plus the deadline of a probe that
-was sent while it was still down. Pure: the caller brings the time.
+was sent while it was still down. Who has a sign that it answers again can `hasten` the next probe. Pure: the
+caller brings the time.
 """
 
 from __future__ import annotations
@@ -62,6 +63,12 @@ class Breaker:
         self._until: float | None = None
         self._probe: Permit | None = None
         self._generation += 1
+
+    def hasten(self, now: float) -> None:
+        """End the pause, and let the next be short; one request goes first, and all others wait for it."""
+        if self._until is not None:
+            self._until = min(self._until, now)
+            self._pauses = 0
 
     def state(self, now: float) -> State:
         """Tell what happens to a request that comes now."""

@@ -41,6 +41,8 @@ log = structlog.get_logger(__name__)
 # For each of the three steps of closing a connection, together less than the manager gives to a stop.
 _CLOSE_SECONDS = 2.0
 _RESTART_SECONDS = 1.0
+# Pauses are short after a retry, so a sign that is passed over within this time costs no more than that.
+_RETRY_SECONDS = 5.0
 
 
 class ConnectionKey(NamedTuple):
@@ -85,11 +87,22 @@ class Connection:
         """The loop's time of the first failure since the last success; None while all is well."""
         self.suspicious_since: float | None = None
         """The loop's time at which the list of nodes became suspicious; None while it is believed."""
+        self._retried = float("-inf")
 
     @property
     def view(self) -> ClusterView:
         """Return the newest view."""
         return self.watch.view
+
+    def retry(self) -> bool:
+        """Try at once if it fails, whatever pause it is in; tell whether, for it is not done all the time."""
+        now = asyncio.get_running_loop().time()
+        if self.view.failure is None or now - self._retried < _RETRY_SECONDS:
+            return False
+        self._retried = now
+        self.rest.breaker.hasten(now)
+        self.watch.retry()
+        return True
 
     def __repr__(self) -> str:
         return f"Connection({self.key}, {self.target.url})"

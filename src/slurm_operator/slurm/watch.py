@@ -13,8 +13,8 @@ was on its way while somebody wrote: to him that list was too old to count.
 Where there are several slurmctlds, it must be seen within seconds that another one is in charge. They are
 pinged beside the rounds, since a round may be waiting for the very slurmctld that has died.
 
-The watch never raises and never ends by itself. Failures are repeated with a growing pause, and the first
-success heals everything.
+The watch never raises and never ends by itself. Failures are repeated with a growing pause, which a sign that
+Slurm is back ends (`retry`), and the first success heals everything.
 """
 
 from __future__ import annotations
@@ -103,6 +103,12 @@ class SlurmWatch:
         """Poll now: nodes, or also reservations, were written."""
         self._booked |= reservations
         self._woken = self._last_woken = asyncio.get_running_loop().time()
+        self._wake.set()
+
+    def retry(self) -> None:
+        """Poll now, and if that fails, begin with short pauses: there is a sign that Slurm answers again."""
+        # Not none at all: the success that follows must know that there was a failure before it.
+        self._survey.failures = min(self._survey.failures, 1)
         self._wake.set()
 
     def expect_gone(self, names: Iterable[str]) -> None:

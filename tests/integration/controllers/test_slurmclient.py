@@ -265,6 +265,20 @@ async def test_a_new_process_repeats_nothing(world: World, hostile: HostileSlurm
     assert connection(first, world) is not None
 
 
+async def test_a_new_process_repeats_no_outage(world: World, hostile: HostileSlurmrestd) -> None:
+    """An operator that starts in the middle of an outage finds what is said already, and writes nothing."""
+    first = await connected(world, hostile)
+    hostile.fault = Fault.BAD_GATEWAY
+    connection(first, world).watch.wake()
+    said = await world.says(world.api_ready, "SlurmctldDown")
+    await eventually(lambda: has_event(world, "SlurmApiLost"), "all is said")
+    second = await world.operator(override(hostile))
+    await eventually(lambda: connection(second, world), "the new one tries")
+    await eventually(lambda: connection(second, world).failing_since is not None, "and fails")
+    assert await world.api_ready() == said
+    assert second.writes() == []
+
+
 # ----------------------------------------------------------------------------------------------------- events
 async def test_changes_of_nodes_reach_the_channel(world: World, hostile: HostileSlurmrestd) -> None:
     """Each node that changes in Slurm is an event under its Controller, also through a Cluster."""

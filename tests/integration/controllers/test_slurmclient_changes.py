@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
+
+import pytest
 
 from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Event
 from slurm_operator.slurm.clients import ConnectionKey
+from slurm_operator.slurm.errors import Unavailable
+from slurm_operator.slurm.watch import WatchTiming
 from tests.integration.controllers.connecting import (
     KEY,
     connected,
@@ -90,6 +95,44 @@ async def test_two_controllers_share_one_cluster(world: World, hostile: HostileS
     await world.delete(Cluster, "far")
     await world.says(lambda: world.api_ready("two"), "ClusterNotFound")
     assert [*operator.connections.items()] == []
+
+
+# ------------------------------------------------------------------------------------------------- comes back
+async def _serves(world: World, status: str, since: str) -> None:
+    """Let a RestApi say whether its pods are ready, as its own controller does."""
+    ready = {
+        "type": "Ready",
+        "status": status,
+        "reason": "Pods",
+        "message": "",
+        "lastTransitionTime": f"2026-01-01T00:{since}:00Z",
+    }
+    await world.client.patch_status(
+        RestApi, "api", world.namespace, {"conditions": [ready]}, field_manager="somebody"
+    )
+
+
+async def test_a_restapi_that_becomes_ready_is_asked_at_once(
+    world: World, hostile: HostileSlurmrestd
+) -> None:
+    """After a long outage the pause to the next request is long; that the RestApi is ready ends it."""
+    operator = await connected(world, hostile)
+    own = ConnectionKey("Controller", world.namespace, "main")
+    target = connection(operator, world).target
+    operator.connections.remove(own)
+    # Pauses that are soon longer than any test.
+    found = operator.connections.set(own, target, WatchTiming(failure_base=0.02, failure_cap=3600.0))
+    await eventually(lambda: found.view.taken is not None, "it works")
+    hostile.fault = Fault.BAD_GATEWAY
+    await _serves(world, "False", "01")
+    now = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable):
+        await found.watch.refreshed(now, now + 3.0)
+    await world.says(world.api_ready, "SlurmctldDown")
+    hostile.fault = None
+    await _serves(world, "True", "02")
+    await world.says(world.api_ready, "Connected")
+    assert connection(operator, world) is found
 
 
 # ------------------------------------------------------------------------------------------ cannot be read

@@ -15,8 +15,10 @@ from slurm_operator.api.shared import Condition
 from slurm_operator.controllers.conditions import (
     condition,
     condition_changed,
+    condition_rose,
     same_status,
     set_condition,
+    true_since,
 )
 from slurm_operator.kube.meta import ObjectMeta
 from slurm_operator.kube.store import Change
@@ -114,6 +116,36 @@ def test_the_predicate_sees_one_type(old: Controller | None, new: Controller | N
     """The predicate lets through additions, deletions and what touched the condition of its type."""
     predicate = condition_changed("Other")
     assert predicate(Change(old, new)) is passes
+
+
+AGAIN = msgspec.structs.replace(READY, last_transition_time=SECOND)
+NOT_READY = msgspec.structs.replace(READY, status="False")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "passes"),
+    [
+        (None, controller(), True),
+        (controller(), None, True),
+        (controller(), controller(READY), True),
+        (controller(NOT_READY), controller(AGAIN), True),
+        (controller(READY), controller(AGAIN), True),
+        (controller(READY), controller(READY, OTHER), False),
+        (controller(READY), controller(msgspec.structs.replace(READY, reason="Better")), False),
+        (controller(READY), controller(NOT_READY), False),
+        (controller(READY), controller(), False),
+        (controller(NOT_READY), controller(NOT_READY, OTHER), False),
+    ],
+)
+def test_only_becoming_true_passes(old: Controller | None, new: Controller | None, passes: bool) -> None:  # noqa: FBT001 - a column
+    """What becomes True passes, also if it was so before and another look was missed; nothing else does."""
+    assert condition_rose("Ready")(Change(old, new)) is passes
+
+
+def test_since_when_it_is_true() -> None:
+    """A condition that is False, or not there, is not True since any moment."""
+    found = [true_since(controller(*some), "Ready") for some in ((OTHER, READY), (NOT_READY,), ())]
+    assert found == [EARLIER, None, None]
 
 
 def test_the_predicate_is_for_any_kind() -> None:

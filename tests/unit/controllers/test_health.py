@@ -31,6 +31,8 @@ DOUBTED = replace(GOOD, suspicion="shows 1 nodes, and 9 that were there are miss
 
 READY = Condition(type="Ready", status="True", reason="Connected")
 NOT = Condition(type="Ready", status="False", reason="SlurmctldDown")
+MISSING = Condition(type="Ready", status="False", reason="RestApiNotFound")
+UNKNOWN = Condition(type="Ready", status="Unknown", reason="JwtSecretUnreadable")
 SUSPICIOUS = Condition(type="Ready", status="True", reason="ListSuspicious")
 
 
@@ -50,15 +52,21 @@ def seen(
         (seen(GOOD), None, (True, "Connected")),
         (seen(GOOD), NOT, (True, "Connected")),
         (seen(NOTHING, since=99.0), None, (None, "Connecting")),
-        (seen(NOTHING, since=99.0), NOT, (None, "Connecting")),
-        (seen(NOTHING, since=99.0), READY, 4.0),
-        (seen(NOTHING, since=95.0), READY, (None, "Connecting")),
+        (seen(NOTHING, since=99.0), MISSING, (None, "Connecting")),
+        (seen(NOTHING, since=99.0), UNKNOWN, (None, "Connecting")),
+        (seen(NOTHING, since=99.0), NOT, 9.0),
+        (seen(NOTHING, since=90.0), NOT, (None, "Connecting")),
+        (seen(NOTHING, since=99.0), READY, 9.0),
+        (seen(NOTHING, since=90.0), READY, (None, "Connecting")),
         (seen(BROKEN, failing_since=98.0), READY, 3.0),
         (seen(BROKEN, failing_since=None), READY, 5.0),
         (seen(BROKEN, failing_since=95.0), READY, (False, "SlurmctldDown")),
         (seen(BROKEN, failing_since=98.0), NOT, (False, "SlurmctldDown")),
         (seen(BROKEN, failing_since=98.0), None, (False, "SlurmctldDown")),
-        (seen(NEVER, failing_since=99.9), READY, (False, "SlurmctldDown")),
+        (seen(NEVER, since=98.0, failing_since=99.9), READY, 3.0),
+        (seen(NEVER, since=98.0, failing_since=99.9), NOT, (False, "SlurmctldDown")),
+        (seen(NEVER, since=98.0, failing_since=99.9), None, (False, "SlurmctldDown")),
+        (seen(NEVER, since=95.0, failing_since=99.9), READY, (False, "SlurmctldDown")),
         (seen(replace(NEVER, failure=REFUSED)), None, (False, "TokenRefused")),
         (
             seen(replace(NEVER, failure=errors.CircuitOpen("open", retry_after=3.0))),
@@ -77,7 +85,7 @@ def seen(
 def test_what_a_connection_is_said_to_be(
     observed: Observed, previous: Condition | None, expected: tuple[bool | None, str] | float
 ) -> None:
-    """Good is said at once; bad when it lasts, or when it never was good; and unknown is not bad."""
+    """Good is said at once; bad when it lasts, or was never good; a new connection waits for its answer."""
     found = assess(observed, previous, NOW, grace=5.0)
     if isinstance(found, Wait):
         assert found.seconds == pytest.approx(expected)

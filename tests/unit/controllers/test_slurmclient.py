@@ -10,10 +10,19 @@ from hypothesis import strategies as st
 from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.api.cluster import ClusterStatus
 from slurm_operator.api.controller import ControllerSpec
-from slurm_operator.api.restapi import RestApiSpec
+from slurm_operator.api.restapi import RestApiSpec, RestApiStatus
 from slurm_operator.api.shared import Condition, LocalObjectReference, SecretKeySelector
 from slurm_operator.controllers.health import Health, Problem
-from slurm_operator.controllers.slurmclient import choose, mirror, restapi_controllers, signing_key, target
+from slurm_operator.controllers.slurmclient import (
+    Serving,
+    came_back,
+    choose,
+    mirror,
+    restapi_controllers,
+    serving,
+    signing_key,
+    target,
+)
 from slurm_operator.kube.meta import Key, ObjectMeta
 from slurm_operator.kube.models import Secret
 from slurm_operator.kube.store import Change
@@ -179,3 +188,34 @@ def test_a_restapi_concerns_both_its_controllers() -> None:
     moved = Change(restapi("a", of="old"), restapi("a", of="new"))
     assert list(restapi_controllers(moved)) == [Key("slurm", "old"), Key("slurm", "new")]
     assert list(restapi_controllers(Change(None, restapi("a")))) == [Key("slurm", "main")]
+
+
+DOWN, UP, LATER = (Serving("uid", since) for since in (None, EPOCH, EPOCH + timedelta(minutes=1)))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "expected"),
+    [
+        (None, UP, False),
+        (None, DOWN, False),
+        (DOWN, DOWN, False),
+        (UP, DOWN, False),
+        (UP, UP, False),
+        (DOWN, UP, True),
+        (UP, LATER, True),
+    ],
+)
+def test_when_a_restapi_is_back(before: Serving | None, now: Serving, expected: bool) -> None:  # noqa: FBT001 - a column
+    """It is back when it became ready since the last look; the first look knows of no time before."""
+    assert came_back(before, now) is expected
+
+
+def test_a_restapi_serves_since_it_is_ready() -> None:
+    """Only `Ready` that is True counts, from the moment when it became so."""
+    ready = Condition(type="Ready", status="True", last_transition_time=EPOCH)
+    states = [(), (ready,), (msgspec.structs.replace(ready, status="False"),)]
+    found = [
+        serving(msgspec.structs.replace(restapi("a"), status=RestApiStatus(conditions=some)))
+        for some in states
+    ]
+    assert [one.since for one in found] == [None, EPOCH, None]

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, find_condition
+from slurm_operator.controllers.nodeset.actions import DeletePod, PatchPodStatus
 from slurm_operator.controllers.nodeset.plan import plan
 from slurm_operator.controllers.nodeset.sight import FIRST_ANSWER_SECONDS
 from slurm_operator.controllers.nodeset.status import report
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.view import ClusterView
-from tests.unit.nodeset.clustermodel import SimPod, make_nodeset
+from tests.unit.nodeset.clustermodel import SimPod, make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
-from tests.unit.slurm.views import NOW, node
+from tests.unit.slurm.views import NOW, drained_node, node
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.slurm.model import Node
 
 DEGRADED = wellknown.CONDITION_DEGRADED
 FINE = ("False", "AsExpected", "nothing is wrong")
@@ -76,3 +83,112 @@ def test_what_needs_no_slurm_is_said_at_once() -> None:
     failed = ("True", "PodsFailed", "1 pods have failed, such as gpu-0")
     assert says(pod(0, phase="Failed"), before=FINE, view=None, since=JUST_STARTED)[1] == "PodsFailed"
     assert says(pod(0), before=failed, view=None, since=JUST_STARTED) == FINE
+
+
+# -------------------------------------------------------------------------------------- in the middle of work
+SAFE = wellknown.POD_CONDITION_SAFE
+SCALES_IN = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "ScaleIn"}
+CORDONED = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "NodeCordoned"}
+BUSY = node("gpu-1", "MIXED", "DRAIN", alloc=1, reason="slurm-operator: NodeSet (slurm/gpu) scales in")
+
+
+class Story:
+    """A NodeSet about which a process has said all there is to say, and then another one begins to lead."""
+
+    def __init__(self, *pods: SimPod, slurm: tuple[Node, ...], replicas: int, **fields: Any) -> None:
+        self.pods, self.fields = pods, fields
+        self.nodeset = make_nodeset(replicas=replicas, finalizers=(wellknown.FINALIZER_DRAIN,))
+        self.tell(self.seen(slurm=slurm))
+
+    def seen(self, **fields: Any) -> Observation:
+        return observe(*self.pods, nodeset=self.nodeset, **(self.fields | fields))
+
+    def tell(self, seen: Observation) -> None:
+        """Write the conditions that belong to what is seen."""
+        decided = plan(seen)
+        said = report(seen, decided).conditions
+        status = msgspec.structs.replace(self.nodeset.status, conditions=said)
+        self.nodeset = msgspec.structs.replace(self.nodeset, status=status)
+        for action in decided.actions:
+            if isinstance(action, PatchPodStatus):
+                one = next(one for one in self.pods if one.uid == action.uid)
+                one.conditions |= {new.type: new for new in action.set}
+
+    def news(self, seen: Observation) -> tuple[set[str], set[str]]:
+        """Return the pods and the conditions of the NodeSet about which something else would be written."""
+        decided = plan(seen)
+        pods = {action.name for action in decided.actions if isinstance(action, PatchPodStatus)}
+        before, after = (
+            {(one.type, one.status, one.reason, one.message) for one in some}
+            for some in (self.nodeset.status.conditions, report(seen, decided).conditions)
+        )
+        return pods, {kind for kind, *_ in before ^ after}
+
+
+def scale_in() -> Story:
+    slurm = (node("gpu-0", "MIXED", alloc=1), BUSY)
+    return Story(pod(0), pod(1, annotations=dict(SCALES_IN)), slurm=slurm, replicas=1)
+
+
+def drained_by_somebody() -> Story:
+    return Story(pod(0), slurm=(node("gpu-0", "IDLE", "DRAIN", reason="memtest by ann"),), replicas=1)
+
+
+def cordoned() -> Story:
+    """Return the story of a worker whose Kubernetes node was cordoned, and whose Slurm node is drained."""
+    machine = make_node("node-0", cordoned=True)
+    worker = pod(0, annotations=dict(CORDONED))
+    return Story(worker, slurm=(drained_node("gpu-0"),), replicas=1, nodes={"node-0": machine})
+
+
+@pytest.mark.parametrize("view", NOT_ASKED, ids=["no connection", "no answer"])
+@pytest.mark.parametrize("told", [scale_in, drained_by_somebody, cordoned])
+def test_a_restart_in_the_middle_says_nothing_new(
+    told: Callable[[], Story], view: ClusterView | None
+) -> None:
+    """What is held, waited for and left alone keeps its words until Slurm has had the time to answer."""
+    story = told()
+    assert story.news(story.seen(view=view, since=JUST_STARTED)) == (set(), set())
+    late = story.news(story.seen(view=view, since=NOW - FIRST_ANSWER_SECONDS))
+    assert wellknown.CONDITION_DEGRADED in late[1]
+
+
+@pytest.mark.parametrize(
+    ("status", "reason", "word"),
+    [
+        ("False", "DrainPending", "DrainPending"),
+        ("False", "JobsRunning", "JobsRunning"),
+        ("False", "SaidByAnotherVersion", "NoConnection"),
+        ("True", "Safe", "NoConnection"),
+        ("True", "DrainPending", "NoConnection"),
+    ],
+)
+def test_the_words_stay_and_so_does_the_hold(status: str, reason: str, word: str) -> None:
+    """Whatever a pod was said to wait for, it is held; that it is safe is taken back at once."""
+    story = scale_in()
+    said = story.pods[1].conditions
+    said[SAFE] = msgspec.structs.replace(said[SAFE], status=status, reason=reason)
+    decided = plan(story.seen(view=None, since=JUST_STARTED))
+    assert not any(isinstance(action, DeletePod) for action in decided.actions)
+    assert [(held.pod, held.hold.reason.value) for held in decided.holds] == [("gpu-1", word)]
+    patches = [action for action in decided.actions if isinstance(action, PatchPodStatus)]
+    told = [(one.status, one.reason) for patch in patches for one in patch.set]
+    assert told == ([] if word == reason else [("False", word)])
+
+
+def test_what_has_changed_meanwhile_is_said_at_once() -> None:
+    """More pods have to go since: that needs no answer from Slurm, and neither do their first words."""
+    story = scale_in()
+    story.nodeset = msgspec.structs.replace(
+        story.nodeset, spec=msgspec.structs.replace(story.nodeset.spec, replicas=0)
+    )
+    pods, kinds = story.news(story.seen(view=None, since=JUST_STARTED))
+    assert pods == {"gpu-0"}
+    assert wellknown.CONDITION_PROGRESSING in kinds
+
+
+def test_the_first_answer_is_said_at_once() -> None:
+    """As soon as Slurm has answered, its word counts."""
+    story = scale_in()
+    refused = ClusterView(failure=RestUnreachable("refused"))
+    assert story.news(story.seen(view=refused, since=JUST_STARTED))[0] == {"gpu-1"}

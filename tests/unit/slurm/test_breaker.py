@@ -113,7 +113,35 @@ def test_reset_forgets_everything() -> None:
     assert breaker.state(1.0) is State.CLOSED
 
 
-@given(st.lists(st.sampled_from(["admit", "succeed", "fail", "drop", "wait"]), max_size=200))
+def test_a_sign_ends_the_pause_for_one_request() -> None:
+    """The next attempt can be made at once; all others still wait for it, and pauses are short again."""
+    breaker, now = opened(), 0.0
+    for _ in range(5):
+        now += breaker.wait(now) or 0.0
+        breaker.failed(admitted(breaker, now), now)
+    assert breaker.wait(now) == TIMING.cap
+    breaker.hasten(now)
+    probe = admitted(breaker, now)
+    assert probe.probe
+    assert breaker.admit(now) is None
+    breaker.hasten(now)
+    assert breaker.admit(now) is None, "an attempt that is under way stays the only one"
+    breaker.failed(probe, now)
+    assert breaker.wait(now) == TIMING.base
+
+
+def test_a_sign_says_nothing_where_there_is_no_pause() -> None:
+    """A circuit that is closed stays so, and still opens at the threshold."""
+    breaker = Breaker(TIMING)
+    breaker.failed(admitted(breaker, 0.0), 0.0)
+    breaker.failed(admitted(breaker, 0.0), 0.0)
+    breaker.hasten(0.0)
+    assert not admitted(breaker, 0.0).probe
+    breaker.failed(admitted(breaker, 0.0), 0.0)
+    assert breaker.state(0.0) is State.OPEN
+
+
+@given(st.lists(st.sampled_from(["admit", "succeed", "fail", "drop", "wait", "hasten"]), max_size=200))
 def test_it_never_locks_out_for_longer_than_the_cap(steps: list[str]) -> None:
     """In any order of events at most one probe is out, and a pause later a request gets through again."""
     breaker, now = Breaker(TIMING), 0.0
@@ -125,6 +153,8 @@ def test_it_never_locks_out_for_longer_than_the_cap(steps: list[str]) -> None:
             out += [permit] if permit is not None else []
         elif step == "wait":
             now += 1.0
+        elif step == "hasten":
+            breaker.hasten(now)
         elif out and step == "succeed":
             breaker.succeeded(out.pop(0))
         elif out and step == "fail":

@@ -135,6 +135,9 @@ def _carry_out(
         if cause is None:
             continue
         decision = may_delete(worker, sight, seen.wall)
+        if isinstance(decision, Hold) and sight.unheard(worker.slurm_name):
+            # Held all the same; but a restart is no news, so in the words that the pod has already.
+            decision = podstatus.said_hold(worker) or decision
         if isinstance(decision, Allow) and claims:
             decision = Hold(Wait.CLAIMS_PENDING, "the owner of its volume claims is being set first")
         decisions[worker.uid] = decision
@@ -218,7 +221,9 @@ def _finish(
     waits = [*demand.waits, *sight.shared.values()]
     if not counted:
         waits.append(Hold(Wait.CACHE_BEHIND, "the cache of pods does not show the last writes yet"))
-    kept_back = [*(held or ()), *cordoned.held]
+    # Most cordons have their drain already, and only Slurm can say which have not.
+    undrained = [one for one in cordoned.held if not sight.unheard(one.slurm_name)]
+    kept_back = [*(held or ()), *undrained]
     looks = [*demand.looks, *_looks(seen)]
     if deletions or telling.moving:
         looks.append(UNCONFIRMED_SECONDS)

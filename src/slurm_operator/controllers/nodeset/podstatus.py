@@ -9,7 +9,7 @@ import functools
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decisions import Hold
+from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.kube.meta import Condition
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def _slurm_word(state: str) -> str:
 
 _BASE: Final = {_slurm_word(state): state for state in wellknown.SLURM_BASE_STATES}
 _FLAGS: Final = {_slurm_word(state): state for state in wellknown.SLURM_FLAG_STATES}
+_WAITS: Final = {wait.value: wait for wait in Wait}
 
 
 def state_names(node: Node) -> tuple[str, ...]:
@@ -63,6 +64,14 @@ def safe_condition(decision: Decision) -> Condition:
     return Condition(
         type=wellknown.POD_CONDITION_SAFE, status="True", reason="Safe", message=decision.because
     )
+
+
+def said_hold(worker: Worker) -> Hold | None:
+    """Return the hold that a pod says it is in, if it does."""
+    for one in worker.conditions:
+        if one.type == wellknown.POD_CONDITION_SAFE and one.status == "False" and one.reason in _WAITS:
+            return Hold(_WAITS[one.reason], one.message)
+    return None
 
 
 def changed_conditions(

@@ -101,6 +101,10 @@ class Sight:
         ) and seen.now - seen.since < FIRST_ANSWER_SECONDS
         """Whether this process has just begun to lead, and Slurm has not had the time to answer it."""
 
+    def unheard(self, name: str) -> bool:
+        """Tell whether nothing is known about a node for no other reason than that."""
+        return self.unasked and name not in self.shared
+
     def answer(self, name: str) -> Answer:
         """Return what is known about a node."""
         if name in self.shared:

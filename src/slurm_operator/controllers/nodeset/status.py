@@ -3,8 +3,8 @@
 `Ready` says whether all wanted workers are up to date and in service. `Progressing` says what is under way,
 and what it waits for: every hold is counted by its reason. `Degraded` says what needs somebody's attention.
 Numbers that come from Slurm stay as they were while nobody can ask it, and so does, in the first seconds of a
-new process, what was wrong in Slurm: a restart of the operator is no news. All sentences follow from what is
-seen alone, so that the same state always gives the same status.
+new process, what was wrong or drained in Slurm: a restart of the operator is no news. All sentences follow
+from what is seen alone, so that the same state always gives the same status.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
@@ -89,7 +91,7 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
         fields["ordinalToNode"] = pins
     conditions = (
         _ready(seen, decided, counts),
-        _progressing(decided, counts),
+        _progressing(seen, sight, decided, counts),
         _degraded(seen, sight, decided),
     )
     window = _reservation(seen)
@@ -178,7 +180,16 @@ def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
     return _condition(wellknown.CONDITION_READY, status=False, reason=reason, message=message)
 
 
-def _progressing(decided: Plan, counts: _Counts) -> Condition:
+def _progressing(seen: Observation, sight: Sight, decided: Plan, counts: _Counts) -> Condition:
+    found = _under_way(decided, counts)
+    before = find_condition(seen.nodeset.status.conditions, found.type) if sight.unasked else None
+    if before is None or before.reason != found.reason or not before.message.startswith(f"{found.message}; "):
+        return found
+    # What only Slurm can tell of comes last, and it has not had the time to.
+    return msgspec.structs.replace(found, message=before.message)
+
+
+def _under_way(decided: Plan, counts: _Counts) -> Condition:
     creating = sum(isinstance(action, CreatePod) for action in decided.actions)
     causes = Counter(cause.value for cause in decided.going.values())
     parts = []
