@@ -2,6 +2,10 @@
 
 The texts of aiohttp are not repeated: they quote the bytes that it could not make sense of, which may be
 those of a secret. The words are our own, the operating system's, or the TLS library's verdict.
+
+aiohttp keeps its exception in the body of the answer that broke off, and the traceback leads back to that and
+to 300 kB of buffers. A watch is among the oldest objects when it breaks, where the garbage collector hardly
+ever looks (`collector`). So the ring is broken here.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ _SAID: tuple[tuple[type[BaseException], str], ...] = (
 
 def connection_failure(what: str, host: str, error: BaseException, *, sent: bool) -> ConnectionFailed:
     """Say in one line why no answer came; `sent` when the request may have reached the server."""
+    _drop_tracebacks(error)
     if sent:
         return ConnectionFailed(f"{what}: the connection to {host} broke: {_reason(error)}")
     if isinstance(error, aiohttp.ClientHttpProxyError):
@@ -31,6 +36,13 @@ def connection_failure(what: str, host: str, error: BaseException, *, sent: bool
     if isinstance(error, aiohttp.ClientSSLError) and not isinstance(_inner(error), _CUT_HANDSHAKE):
         return TlsError(f"{what}: TLS with {host} failed: {_reason(error)}")
     return ConnectionFailed(f"{what}: cannot connect to {host}: {_reason(error)}", sent=False)
+
+
+def _drop_tracebacks(error: BaseException | None) -> None:
+    """Let an error, and those that caused it, hold on to nothing; its context may be somebody else's."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__
 
 
 def _reason(error: BaseException) -> str:

@@ -11,13 +11,14 @@ retried and fenced is the `transport`'s business; how answers are decoded is in 
 
 from __future__ import annotations
 
-import asyncio
 import platform
 import random
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar
 
 import slurm_operator
+from slurm_operator.kube.beside import beside
 from slurm_operator.kube.calls import (
     Call,
     collection_call,
@@ -138,7 +139,7 @@ class Client:
         if len(data) < _LARGE:
             return decode_page(kind, data, call.what)
         # On the loop all else would stand still meanwhile; a thread lets others go on after every object.
-        return await asyncio.to_thread(decode_page, kind, data, call.what)
+        return await beside(partial(decode_page, kind, data, call.what))
 
     async def list_all(
         self,

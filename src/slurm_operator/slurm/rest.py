@@ -228,12 +228,20 @@ class RestClient:
             Envelope,
         )
 
-    async def delete_node(self, name: str) -> None:
-        """Delete the record of one node; `Refused` while it has work."""
-        path = f"node/{quote(check_name(name), safe='')}"
-        absent = frozenset({NO_SUCH_NODE})
-        what = f"delete node {name}"
-        await self._ask(Call("delete_node", path, what, method="DELETE", write=True, absent=absent), Envelope)
+    async def delete_node(self, name: str, wanted: Callable[[], bool] | None = None) -> None:
+        """Delete the record of one node; `Refused` while it has work; `wanted` as of `update_nodes`."""
+        await self._ask(
+            Call(
+                "delete_node",
+                f"node/{quote(check_name(name), safe='')}",
+                f"delete node {name}",
+                method="DELETE",
+                write=True,
+                absent=frozenset({NO_SUCH_NODE}),
+                wanted=wanted,
+            ),
+            Envelope,
+        )
 
     async def create_reservation(self, spec: ReservationSpec) -> None:
         """Create a reservation, or change the one of that name: Slurm does not distinguish."""

@@ -1,8 +1,38 @@
-"""Whether another list is needed for the deletions that are left."""
+"""How long what Slurm said counts, and whether another list is needed for the deletions that are left."""
 
 from __future__ import annotations
 
-from slurm_operator.controllers.nodeset.engine.evidence import in_time
+from dataclasses import replace
+
+from slurm_operator.controllers.nodeset.actions import DeletePod
+from slurm_operator.controllers.nodeset.decisions import Cause, Proof
+from slurm_operator.controllers.nodeset.engine.evidence import (
+    FRESH_SECONDS,
+    LASTS_SECONDS,
+    Confirmed,
+    in_time,
+    weigh,
+)
+from slurm_operator.controllers.nodeset.observation import Asked
+from tests.unit.nodeset.making import observe
+from tests.unit.slurm.views import NOW, view
+
+LISTED = DeletePod("gpu-0", "uid-0", "gpu-0", Cause.DELETION, "drained")
+NAMED = DeletePod("gpu-1", "uid-1", "gpu-1", Cause.DELETION, "absent", proof=Proof.NAME)
+
+
+def test_an_answer_about_one_node_does_not_last_as_long_as_a_newer_list() -> None:
+    """Newer lists let go what rests on lists; what rests on the answer too may go while the answer counts."""
+    seen = observe(view=replace(view(), taken=NOW), asked={"gpu-1": Asked(NOW - 1.5, exists=False)})
+    confirmed = Confirmed(began=NOW - 2, listed=NOW - 2.5, ended=NOW - 1)
+    assert weigh(seen, confirmed, [LISTED]).until == NOW + FRESH_SECONDS + LASTS_SECONDS
+    both = weigh(seen, confirmed, [LISTED, NAMED])
+    assert both.ready == (LISTED, NAMED)
+    assert both.until == confirmed.ended + LASTS_SECONDS
+    later = weigh(replace(seen, now=both.until), confirmed, [LISTED, NAMED])
+    assert later.ready == ()
+    newer = replace(seen, now=both.until, view=replace(view(), taken=both.until))
+    assert weigh(newer, confirmed, [LISTED, NAMED]).open == (NAMED,)
 
 
 def test_what_will_be_done_in_time_needs_no_other_list() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -70,13 +71,14 @@ class Clerk:
         self._hands = hands
         self._connection = connection
         self._records = Records(hands.errands, Asking(hands.errands))
+        self.up_since = -math.inf
+        """Since when slurmctld is up, by the time of the loop."""
         self._work = work(connection, self._look(scheduled("1h")))
 
     def _look(self, nodeset: NodeSet) -> Observation:
         now = asyncio.get_running_loop().time()
-        return observe(
-            pod(0), nodeset=nodeset, view=self._connection.view, now=now, wall=datetime.now(UTC), since=0.0
-        )
+        view = dataclasses.replace(self._connection.view, up_since=self.up_since)
+        return observe(pod(0), nodeset=nodeset, view=view, now=now, wall=datetime.now(UTC), since=0.0)
 
     async def passes(self, nodeset: NodeSet) -> list[str]:
         """Let one pass do what it plans, wait until that is listed; return the troubles it has to tell."""
@@ -108,7 +110,7 @@ class Clerk:
 async def test_a_reservation_that_slurm_lists_otherwise_is_written_again_once(
     stubborn: Stubborn, hands: Hands
 ) -> None:
-    """Then people hear of it, and nothing is sent until the list or the wish is another one."""
+    """Then people hear of it, and nothing is sent until the list, the wish or slurmctld is another one."""
     hour, hours = scheduled("1h"), scheduled("2h")
 
     def written() -> int:
@@ -123,8 +125,12 @@ async def test_a_reservation_that_slurm_lists_otherwise_is_written_again_once(
             assert await clerk.passes(hour) == ["ReservationFailed"]
             await clerk.changed()
         assert written() == 2
+        clerk.up_since = asyncio.get_running_loop().time()
+        assert await clerk.passes(hour) == []
+        assert written() == 3, "another slurmctld"
+        assert await clerk.passes(hour) == ["ReservationFailed"]
         assert await clerk.passes(hours) == []
-        assert written() == 3, "another wish"
+        assert written() == 4, "another wish"
         assert await clerk.passes(hours) == ["ReservationFailed"]
         stubborn.reservations.change(NAME, flags=["IGNORE_JOBS", "MAINT", "SPEC_NODES"])
         await clerk.changed()
@@ -132,4 +138,4 @@ async def test_a_reservation_that_slurm_lists_otherwise_is_written_again_once(
         stubborn.reservations.change(NAME, flags=["MAINT"])
         await clerk.changed()
         assert await clerk.passes(hours) == []
-        assert written() == 4, "somebody has undone that"
+        assert written() == 5, "somebody has undone that"

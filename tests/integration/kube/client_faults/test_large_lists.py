@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -46,6 +47,21 @@ async def test_a_large_list_is_decoded_beside_the_event_loop(server: Server, cli
         assert [item.metadata.name for item in page.items] == [f"c{number}" for number in range(count)]
         assert (page.resource_version, page.continue_token, page.bad) == ("7", "more", [])
         assert (Told.threads != {threading.get_ident()}) is beside
+
+
+async def test_a_large_list_is_decoded_while_name_servers_hang(server: Server, client: Client) -> None:
+    """All threads that asyncio looks up names with may wait for an answer; decoding has its own."""
+    server.script = [respond(200, listed(MANY))]
+    answered = threading.Event()
+    # More than asyncio has threads.
+    lookups = [asyncio.get_running_loop().run_in_executor(None, answered.wait) for _ in range(64)]
+    try:
+        async with asyncio.timeout(60.0):
+            page = await client.list(Told)
+    finally:
+        answered.set()
+        await asyncio.wait(lookups)
+    assert len(page.items) == MANY
 
 
 async def test_one_bad_object_in_a_large_list_costs_only_itself(server: Server, client: Client) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 
 from slurm_operator.kube.auth import TokenFile
@@ -102,6 +104,20 @@ async def test_cut_watch_is_an_error(server: Server, client: Client, fault: Answ
         assert (await anext(events)).type == "ADDED"
         with pytest.raises(ConnectionFailed, match="watch configmaps in n: "):
             await anext(events)
+
+
+async def test_a_cut_watch_leaves_nothing_to_the_garbage_collector(server: Server, client: Client) -> None:
+    """The buffers of a watch that broke off are free at once: it is too old to be looked at otherwise."""
+    server.script = [stream(event("ADDED"), end=False)]
+    gc.collect()
+    gc.disable()
+    try:
+        with suppress(ConnectionFailed):
+            await collect(client)
+        kept = [one for one in gc.get_objects() if type(one) is aiohttp.ClientResponse]
+    finally:
+        gc.enable()
+    assert kept == []
 
 
 async def test_silent_watch_is_an_error(server: Server, client: Client) -> None:

@@ -3,9 +3,10 @@
 Slurm may take what is sent and make something else of it: leave a flag out, move a start, drop a node. A plan
 compares its wish with the list and would ask for the same again with each list. So what was wished is kept,
 with all that the lists had when it was written. If a later list has one of these again, writing changes
-nothing: people hear of it, and nothing is sent until they wish for something else or the list changes. If it
-has become something new, which is still not what was wished, it is tried again after a while. A deletion is
-tried again in any case, for a NodeSet that goes waits for it.
+nothing: people hear of it, and nothing is sent until they wish for something else, the list changes, or
+slurmctld starts anew, which may have lost what it took. If the list has become something new, which is still
+not what was wished, it is tried again after a while. A deletion is tried again in any case, for a NodeSet
+that goes waits for it.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Where Slurm's word is the ground for a deletion, its list of nodes must have bee
 second, and counts for two seconds more. A list of thousands of nodes takes longer than that to arrive; so one
 that was asked for on purpose counts as well, for two seconds from its arrival. No longer: thousands of
 deletions take longer than somebody needs to give a node work again. Where a list is not enough, Slurm must
-have been asked for the node by its name as well, together with that list.
+have been asked for the node by its name as well, together with a list, and that lasts for two seconds, too.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def weigh(seen: Observation, confirmed: Confirmed | None, deletions: Iterable[De
         for one in everything
         if one.proof is Proof.NAME and not _asked(seen, confirmed, one.slurm_name)
     }
-    return Weighed(
-        tuple(one for one in everything if one.uid not in lacking),
-        tuple(one for one in everything if one.uid in lacking),
-        until,
-    )
+    ready = tuple(one for one in everything if one.uid not in lacking)
+    if confirmed is not None and any(one.proof is Proof.NAME for one in ready):
+        # Newer lists come by themselves, and another answer about a single node does not.
+        until = min(until, confirmed.ended + LASTS_SECONDS)
+    return Weighed(ready, tuple(one for one in everything if one.uid in lacking), until)
 
 
 def in_time(done: int, took: float, left: int, remaining: float) -> bool:
@@ -101,7 +101,7 @@ def settling(seen: Observation, memory: Memory, name: str) -> bool:
 
 
 def _asked(seen: Observation, confirmed: Confirmed | None, name: str) -> bool:
-    """Tell whether Slurm was asked for a node by its name together with the list that counts now."""
+    """Tell whether Slurm was asked for a node by its name when it was last asked on purpose, just now."""
     asked = seen.asked.get(name)
     return (
         confirmed is not None

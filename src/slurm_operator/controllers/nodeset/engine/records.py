@@ -1,8 +1,8 @@
 """Keep the books in Slurm: records of nodes whose workers are gone for good, and the maintenance window.
 
 A record is deleted if two plans in a row say so, the second on a list that was asked for after the first and
-that still counts (`evidence`). What a newer plan does not want deleted any more, because its worker comes
-back, is left alone also while others are being deleted.
+that still counts (`evidence`) when the deletion leaves. What a newer plan does not want deleted any more,
+because its worker comes back, is left alone also while others are being deleted.
 
 The reservation is written only on a list of reservations that is newer than what was last written to it, and
 not again and again if Slurm makes something else of it (`booking`).
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.controllers.nodeset import names, reservation
@@ -22,6 +23,7 @@ from slurm_operator.controllers.nodeset.engine.evidence import counts_until
 from slurm_operator.controllers.nodeset.engine.outcome import Trouble
 from slurm_operator.controllers.nodeset.observation import Asked
 from slurm_operator.slurm.errors import NotFound, Refused, SlurmError
+from slurm_operator.slurm.transport import WithdrawnError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -112,7 +114,7 @@ class Records:
         """Tell whether it makes sense to write; people hear of it if Slurm took it before, in vain."""
         listed, memory = reservation.present(work.seen), work.memory
         turn = booking.turn(memory.booking, action, listed)
-        if turn is booking.Turn.NOW or _older(work):
+        if turn is booking.Turn.NOW or _older(work) or _restarted(work):
             return True
         wait = memory.booked + booking.AGAIN_SECONDS - _now()
         if turn is booking.Turn.LATER and wait <= 0:
@@ -129,12 +131,15 @@ async def _forget(connection: Connection, memory: Memory, until: float) -> bool:
     refused: dict[str, SlurmError] = {}
     try:
         for name in sorted(memory.forgetting):
-            if name not in memory.forgetting or _now() >= until:
+            wanted = partial(_still, memory, name, until)
+            if not wanted():
                 continue
             tried.append(name)
             try:
                 with contextlib.suppress(NotFound):
-                    await connection.rest.delete_node(name)
+                    await connection.rest.delete_node(name, wanted)
+            except WithdrawnError:
+                continue
             except Refused as error:
                 refused[name] = error
             except SlurmError as error:
@@ -155,6 +160,11 @@ async def _forget(connection: Connection, memory: Memory, until: float) -> bool:
         trouble = Trouble("SlurmRefused", text)
     memory.records.tried(tried, refused, trouble, _now())
     return True
+
+
+def _still(memory: Memory, name: str, until: float) -> bool:
+    """Tell whether a record is to be deleted, now that its turn has come."""
+    return name in memory.forgetting and _now() < until
 
 
 async def _reserve(
@@ -213,6 +223,12 @@ def _older(work: Work) -> bool:
     """Tell whether the list of reservations is older than what was last written."""
     taken = None if work.seen.view is None else work.seen.view.reservations_taken
     return taken is not None and taken <= work.memory.booked
+
+
+def _restarted(work: Work) -> bool:
+    """Tell whether slurmctld has started since the last write, and may have lost it."""
+    since = None if work.seen.view is None else work.seen.view.up_since
+    return since is not None and since > work.memory.booked
 
 
 def _now() -> float:

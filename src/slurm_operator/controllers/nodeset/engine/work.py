@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar, cast
 
+from slurm_operator.kube.beside import beside
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
@@ -59,7 +61,7 @@ async def aside(seen: Observation, decide: Callable[[], T]) -> T:
     if max(len(seen.workers), wanted) < _MANY:
         await asyncio.sleep(0)
         return decide()
-    return await asyncio.to_thread(decide)
+    return await beside(decide)
 
 
 async def each(

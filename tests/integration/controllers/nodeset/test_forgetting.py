@@ -1,0 +1,56 @@
+"""Records of Slurm nodes whose workers are gone for good."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.actions import DeleteRecord
+from slurm_operator.controllers.nodeset.engine.asking import Asking
+from slurm_operator.controllers.nodeset.engine.errands import Kind
+from slurm_operator.controllers.nodeset.engine.outcome import Outcome
+from slurm_operator.controllers.nodeset.engine.records import Records
+from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
+from tests.integration.controllers.nodeset.hands import PATIENT, look, work
+from tests.integration.programs.running import eventually
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.nodeset.hands import Hands
+    from tests.integration.slurm.hostile import HostileSlurmrestd
+
+
+@pytest.mark.parametrize("returns", [False, True], ids=["gone for good", "comes back"])
+async def test_a_record_whose_worker_comes_back_is_left_alone(
+    hostile: HostileSlurmrestd, hands: Hands, *, returns: bool
+) -> None:
+    """Also if that is known only when the request that deletes it waits for its turn or its connection."""
+    hostile.add_nodes("gpu-9", "DOWN", "DYNAMIC_NORM")
+
+    def token() -> str:
+        # Asked for on the way from the errand to the connection.
+        if returns and at_hand is not None:
+            at_hand.memory.forgetting.clear()
+        return "t"
+
+    at_hand = None
+    connections = Connections(reason_prefix=wellknown.REASON_PREFIX, timing=PATIENT)
+    try:
+        connection = connections.set(
+            ConnectionKey("Controller", "slurm", "slurm"), Target(hostile.url, "", token)
+        )
+        await eventually(lambda: connection.view.taken is not None, "a view")
+        at_hand = work(connection, look(connection))
+        records = Records(hands.errands, Asking(hands.errands))
+        begun = False
+        # More than once on a machine that is too busy: what Slurm has said is old before it is used.
+        while not (begun if returns else hostile.seen("DELETE node")):
+            at_hand = dataclasses.replace(at_hand, seen=look(connection), outcome=Outcome())
+            records.delete(at_hand, [DeleteRecord("gpu-9")])
+            begun = Kind.FORGET in hands.under_way()
+            await hands.called()
+    finally:
+        await connections.close()
+    assert len(hostile.seen("DELETE node")) == (0 if returns else 1)
