@@ -85,6 +85,15 @@ def test_what_needs_no_slurm_is_said_at_once() -> None:
     assert says(pod(0), before=failed, view=None, since=JUST_STARTED) == FINE
 
 
+def test_what_needs_no_slurm_does_not_hide_what_slurm_has_said() -> None:
+    """Of two troubles that were told, the one that only Slurm can tell of stays beside the other."""
+    pods = (pod(0), pod(1, phase="Failed", ready_since=None))
+    both = says(*pods, before=None, slurm=(node("gpu-0", "DOWN"), node("gpu-1")))
+    assert both[1] == "PodsFailed"
+    assert DOWN[2] in both[2]
+    assert says(*pods, before=both, view=None, since=JUST_STARTED) == both
+
+
 # -------------------------------------------------------------------------------------- in the middle of work
 SAFE = wellknown.POD_CONDITION_SAFE
 SCALES_IN = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "ScaleIn"}

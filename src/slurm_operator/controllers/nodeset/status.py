@@ -182,10 +182,18 @@ def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
 
 def _progressing(seen: Observation, sight: Sight, decided: Plan, counts: _Counts) -> Condition:
     found = _under_way(decided, counts)
-    before = find_condition(seen.nodeset.status.conditions, found.type) if sight.unasked else None
+    return _with_last_words(found, _unasked_before(seen, sight, found.type))
+
+
+def _unasked_before(seen: Observation, sight: Sight, kind: str) -> Condition | None:
+    """Return a condition as it was, while Slurm has not had the time to say anything about it."""
+    return find_condition(seen.nodeset.status.conditions, kind) if sight.unasked else None
+
+
+def _with_last_words(found: Condition, before: Condition | None) -> Condition:
+    """Return a condition with what was said last in it before: that is what only Slurm can tell of."""
     if before is None or before.reason != found.reason or not before.message.startswith(f"{found.message}; "):
         return found
-    # What only Slurm can tell of comes last, and it has not had the time to.
     return msgspec.structs.replace(found, message=before.message)
 
 
@@ -219,14 +227,15 @@ def _under_way(decided: Plan, counts: _Counts) -> Condition:
 
 def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
     kind = wellknown.CONDITION_DEGRADED
-    before = find_condition(seen.nodeset.status.conditions, kind) if sight.unasked else None
+    before = _unasked_before(seen, sight, kind)
     wrong = _wrong(seen, sight, decided, unasked=before is not None)
     if before is not None and before.reason in _OF_SLURM and not wrong:
         return _condition(kind, status=True, reason=before.reason, message=before.message)
     if not wrong:
         return _condition(kind, status=False, reason="AsExpected", message="nothing is wrong")
     message = "; ".join(text for _, text in wrong)
-    return _condition(kind, status=True, reason=wrong[0][0], message=message)
+    found = _condition(kind, status=True, reason=wrong[0][0], message=message)
+    return _with_last_words(found, before)
 
 
 def _wrong(seen: Observation, sight: Sight, decided: Plan, *, unasked: bool) -> list[tuple[str, str]]:
