@@ -50,7 +50,7 @@ def _running(marker: str) -> list[str]:
             except OSError:
                 continue
             if marker in command or marker in folder:
-                found.append(f"{entry.name} {command[:80]}")
+                found.append(f"{entry.name} {command.replace(chr(0), ' ')}")
     return found
 
 
