@@ -30,6 +30,12 @@ ANNOTATION_POD_CORDON: Final = f"{NODESET_PREFIX}pod-cordon"
 ANNOTATION_POD_CORDON_BY: Final = f"{NODESET_PREFIX}pod-cordon-by"
 ANNOTATION_POD_DELETION_COST: Final = f"{NODESET_PREFIX}pod-deletion-cost"
 ANNOTATION_POD_DEADLINE: Final = f"{NODESET_PREFIX}pod-deadline"
+# That somebody wants the pod to go: since when, and who; `api.removal` reads and writes it.
+ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
+# "true" gives up the protection of one worker: whatever runs in it, it may be deleted and evicted at once.
+ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"
+# "true" on a pod whose slurmd was started with `-N NAME`, so that its name in Slurm is certain.
+ANNOTATION_STATED_NAME: Final = f"{NODESET_PREFIX}stated-name"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 ANNOTATION_SLURM_KEY_HASH: Final = f"{PREFIX}slurm-key-hash"
