@@ -80,7 +80,7 @@ def extra(site: Site) -> Worker:
     half = f"{_cpus(site) * 600:.0f}m"
     spec = {
         "replicas": 1,
-        "template": {"spec": {"hostname": "extra-", "nodeSelector": _quiet(site)}},
+        "template": {"spec": {"hostname": "extra-"}},
         "slurmd": {**site.nodeset()["spec"]["slurmd"], "resources": {"requests": {"cpu": half}}},
     }
     if not site.cluster.kubectl("get", "nodeset", EXTRA, "--ignore-not-found"):
@@ -94,15 +94,6 @@ def _cpus(site: Site) -> float:
     node = site.cluster.get("nodes")["items"][0]
     text = node["status"]["allocatable"]["cpu"]
     return float(text.removesuffix("m")) / 1000 if text.endswith("m") else float(text)
-
-
-def _quiet(site: Site) -> dict[str, str]:
-    """Select the node that fewest pods run on, for a taint drives away all of them."""
-    nodes = {node["metadata"]["name"]: 0 for node in site.cluster.get("nodes")["items"]}
-    for pod in site.cluster.get("pods", "--all-namespaces", "--field-selector=spec.nodeName!=")["items"]:
-        # Of slurmctld there is only one, and everything waits for it.
-        nodes[pod["spec"]["nodeName"]] += 10 if pod["metadata"]["name"] == "slurm-controller-0" else 1
-    return {"kubernetes.io/hostname": min(nodes, key=lambda name: nodes[name])}
 
 
 @pytest.fixture
