@@ -300,6 +300,12 @@ class NodeSet(Kind, frozen=True):
         return (hostname[0].strip("-") if hostname else "") or self.metadata.name
 
     @property
+    def protects_workers(self) -> bool:
+        """Return whether Kubernetes must not remove workers that may run jobs."""
+        skips = self.metadata.annotations.get(wellknown.ANNOTATION_SKIP_DRAIN) == wellknown.TRUE
+        return self.spec.workload_disruption_protection and not skips
+
+    @property
     def selector(self) -> str:
         """Return the label selector of the pods, as `status.selector` has it."""
         return selector(self.metadata.name, wellknown.APP_SLURMD)
