@@ -124,6 +124,7 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
                 **template.labels,
                 **identity_labels(worker, host_network=bool(spec.get("hostNetwork"))),
                 wellknown.LABEL_REVISION_HASH: revision,
+                **_protection(nodeset),
             },
             "annotations": annotations,
             "ownerReferences": [labels.owner_reference(nodeset)],
@@ -134,6 +135,12 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
             "volumes": claim_volumes(nodeset, worker.claim_identity, spec.get("volumes", [])),
         },
     }
+
+
+def _protection(nodeset: NodeSet) -> dict[str, str]:
+    """Return the label of a new worker: a job may start on it before the operator knows of any."""
+    protected = nodeset.protects_workers
+    return {wellknown.LABEL_POD_PROTECT: wellknown.TRUE} if protected else {}
 
 
 def _placed(spec: Mapping[str, Any], node: str) -> dict[str, Any]:
@@ -192,7 +199,7 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "subdomain": nodeset.worker_service_name,
-        "tolerations": nodefit.tolerations(nodeset),
+        "tolerations": nodefit.tolerations(),
         "initContainers": [pods.container(pods.logfile(log), spec.logfile, "spec.logfile")],
         "containers": [pods.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
         "volumes": [
@@ -249,7 +256,8 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
             *((_SSH_PORT,) if ssh else ()),
         ],
         "startupProbe": pods.patient(alive),
-        "livenessProbe": pods.patient(alive),
+        # Only for a user who wants one: it ends every job in the container before Slurm gives slurmd up.
+        **({"livenessProbe": pods.patient(alive)} if _wants_liveness(nodeset) else {}),
         "readinessProbe": pods.http_probe(wellknown.PATH_READYZ, SLURMD.name),
         "lifecycle": {"preStop": {"exec": {"command": ["/usr/bin/sh", "-c", PRE_STOP]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": list(_CAPABILITIES)}},
@@ -259,6 +267,10 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
             *(_SSH_MOUNTS if ssh else ()),
         ],
     }
+
+
+def _wants_liveness(nodeset: NodeSet) -> bool:
+    return any(item.get("livenessProbe") for _, item in slurmd_conf.own_container(nodeset))
 
 
 # A worker takes its machine for its own, and keeps other workers away from it.

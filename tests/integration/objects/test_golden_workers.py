@@ -27,17 +27,23 @@ _NO_SSH = [
     f"{_ANNOTATIONS}.slinky.slurm.net/{name}-conf-hash: only theirs: {_NOTHING!r}"
     for name in ("sshd", "sssd")
 ]
-_PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (1, 2)]
+_PROTECTED = "metadata.labels.nodeset.slinky.slurm.net/pod-protect: only ours"
+_PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (0, 1)]
+_STRICT = ["spec.maxUnavailable: only theirs: 0", "spec.minAvailable: only ours"]
 _TOPOLOGY = "Topology='\"$SLINKY_TOPOLOGY\"'"
 _LAST, _SORTED = (
     f"'Features=a100,gpu,nvlink Gres=gpu:8 {rest}'"
     for rest in (f"Weight=10 {_TOPOLOGY}", f"{_TOPOLOGY} Weight=10")
 )
 WANTED = {
-    "06-nodeset-rich": [_KEY_HASH, f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}"],
-    "07-daemonset": [_KEY_HASH, *_NO_SSH, *_PATIENCE],
+    "06-nodeset-rich": [
+        _KEY_HASH,
+        _PROTECTED,
+        f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}",
+        *_PATIENCE,
+    ],
 }
-_USUAL = [_KEY_HASH, *_NO_SSH]
+_USUAL = [_KEY_HASH, *_NO_SSH, _PROTECTED, *_PATIENCE]
 _OUR_TOLERATION = {"effect": "NoExecute", "key": "nodeset.slinky.slurm.net/worker", "operator": "Equal"}
 
 
@@ -62,8 +68,15 @@ def _settle(ours: Manifest, golden: Manifest) -> None:
     topology = "topology.slinky.slurm.net/spec"
     if topology not in ours["metadata"]["annotations"]:  # copied from the machine, once it is known
         golden["metadata"]["annotations"].pop(topology, None)
-    if _OUR_TOLERATION not in golden["spec"]["tolerations"]:
-        ours["spec"]["tolerations"].remove(_OUR_TOLERATION)
+    if "livenessProbe" not in ours["spec"]["containers"][0]:  # there only if a user wants it
+        alive = golden["spec"]["containers"][0].pop("livenessProbe")
+        assert alive["failureThreshold"] * alive["periodSeconds"] == 60
+    for item in (ours, golden):
+        # Tolerations of ours that the reference has not, and those of the user, which stand in another order.
+        item["spec"]["tolerations"] = sorted(
+            (one for one in item["spec"]["tolerations"] if one != _OUR_TOLERATION),
+            key=lambda one: str(one.get("key")),
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,5 +98,5 @@ def test_children_are_those_of_the_reference(
         golden = comparable(expected[key], item, "NS")
         if item["kind"] == "Pod":
             _settle(ours, golden)
-        wanted = WANTED.get(name, _USUAL) if item["kind"] == "Pod" else []
+        wanted = {"Pod": WANTED.get(name, _USUAL), "PodDisruptionBudget": _STRICT}.get(item["kind"], [])
         assert list(differences(ours, golden)) == wanted, json.dumps(key)

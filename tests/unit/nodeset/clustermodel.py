@@ -129,6 +129,8 @@ class SimPod:
     persons_cordon: bool = False
     registered: bool = False
     tolerates: str = ""
+    silent: int | None = None
+    """For how many seconds it tolerates a node that does not answer; None is for ever."""
     stated: bool = True
     """slurmd was told its name."""
     cause: str = ""
@@ -175,7 +177,12 @@ class SimPod:
                 hostname=self.hostname,
                 affinity=self._affinity(),
                 tolerations=(
-                    *(Toleration(key=key, operator="Exists", effect="NoExecute") for key in SILENT),
+                    *(
+                        Toleration(
+                            key=key, operator="Exists", effect="NoExecute", toleration_seconds=self.silent
+                        )
+                        for key in SILENT
+                    ),
                     *((Toleration(key=self.tolerates, operator="Exists"),) if self.tolerates else ()),
                 ),
             ),

@@ -169,3 +169,13 @@ def test_nodesets_without_protection_are_left_alone() -> None:
     back = node("gpu-0", "IDLE", "DRAIN", reason=OURS)
     bare = pod(0, protected=False)
     assert of(plan(observe(bare, slurm=(back,), nodes=FREE, nodeset=off)), UndrainNodes)
+
+
+def test_a_worker_of_an_older_version_gets_label_and_tolerations_in_one_patch() -> None:
+    """Both can be changed while it runs; the tolerations only if nothing else has changed the pod."""
+    old = pod(0, protected=False, silent=300)
+    patches = of(plan(observe(old, slurm=(node("gpu-0"),))), PatchPod)
+    assert len(patches) == 1
+    assert patches[0].labels == {PROTECT: "true"}
+    assert patches[0].version == "1"
+    assert [one.get("tolerationSeconds") for one in patches[0].tolerations[:2]] == [None, None]

@@ -299,9 +299,12 @@ def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | No
     if cordon is not None:
         annotations |= cordon.annotations
         guarded |= cordon.guarded
-    if not labels and not annotations:
+    tolerations = upkeep.tolerations(sight, worker)
+    guarded |= bool(tolerations)
+    if not labels and not annotations and not tolerations:
         return []
-    return [PatchPod(worker.name, worker.uid, labels, annotations, worker.version if guarded else "")]
+    version = worker.version if guarded else ""
+    return [PatchPod(worker.name, worker.uid, labels, annotations, version, tolerations)]
 
 
 def _stays_cordoned(worker: Worker, cordon: Changes | None) -> bool:

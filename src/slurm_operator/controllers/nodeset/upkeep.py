@@ -8,11 +8,11 @@ rest nothing is written.
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names, protection, removals
-from slurm_operator.objects import slurmd_identity, slurmd_marks
+from slurm_operator.objects import nodefit, slurmd_identity, slurmd_marks
 from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.wishes import Comment, Features, Topology, Unchanged
 
@@ -31,6 +31,16 @@ def labels(seen: Observation, sight: Sight, worker: Worker, *, cordoned: bool) -
     protect = protection.wanted(worker, sight, cordoned=cordoned)
     wanted[wellknown.LABEL_POD_PROTECT] = wellknown.TRUE if protect else None
     return {key: value for key, value in wanted.items() if worker.labels.get(key) != value}
+
+
+def tolerations(sight: Sight, worker: Worker) -> tuple[dict[str, Any], ...]:
+    """Return all tolerations that a pod of an older version should have; none if it has them already.
+
+    They are a list that is replaced as a whole, so only in a pod that has not changed.
+    """
+    if not sight.protects or worker.finished:
+        return ()
+    return tuple(nodefit.overdue_tolerations(worker.pod) or ())
 
 
 def remarks(seen: Observation, sight: Sight, worker: Worker) -> dict[str, str | None]:
