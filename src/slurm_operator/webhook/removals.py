@@ -180,7 +180,7 @@ class Recorder:
             if text is None:
                 return False
             annotations = {wellknown.ANNOTATION_REMOVAL_REQUESTED: text}
-            # At `status`, where metadata can be changed as well: so the webhook may not change the spec of a pod.
+            # At `status`, which can change metadata as well: so the webhook needs no right to change specs.
             await self._client.patch(
                 _POD,
                 request.name,
