@@ -13,12 +13,16 @@ may be another cluster. Nothing here polls: a health that changes comes from the
 channel, and a look is asked for later only while a failure is young. A connection that fails is tried ever
 less often; when its RestApi becomes ready, it is tried at once.
 
+slurmrestd reports the name of its cluster. If the workers of a Controller join a cluster of another name, the
+condition says so, and the connection tells this Controller nothing, while it may serve others (`clients`).
+
 Changes of Slurm nodes are passed on into `wiring.node_events`, for the NodeSets.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,6 +36,7 @@ from slurm_operator.controllers.health import (
     Problem,
     assess,
     health_changed,
+    mismatch,
     observe,
     unreadable,
 )
@@ -44,6 +49,7 @@ from slurm_operator.kube.references import Owner, enqueue_owners
 from slurm_operator.kube.sources import Channel, any_of, ignore_status
 from slurm_operator.slurm.address import parse_url
 from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.slurm.errors import WrongCluster
 from slurm_operator.slurm.token import MintedToken
 
 if TYPE_CHECKING:
@@ -53,6 +59,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.controller import Requeue
     from slurm_operator.kube.models import Secret
     from slurm_operator.kube.store import Change, Store
+    from slurm_operator.slurm.clients import Connection
     from slurm_operator.slurm.view import ViewUpdate
 
 NAME: Final = "slurmclient-controller"
@@ -161,6 +168,14 @@ def target(
     return Target(url, f"{controller.metadata.uid} {token.fingerprint}", token)
 
 
+def expected_cluster(controller: Controller) -> str:
+    """Return the name of the Slurm cluster that the workers of a Controller join; empty if it is not stated.
+
+    Where this operator renders slurm.conf, the name is in it. An external slurmctld has a name of its own.
+    """
+    return controller.spec.cluster_name if controller.spec.external else controller.cluster_name
+
+
 class Serving(NamedTuple):
     """Which RestApi leads to a cluster, and since when it is ready; None while it is not."""
 
@@ -247,7 +262,11 @@ class SlurmClient:
         controller = Key(key.namespace, key.name)
         for change in update.changes:
             self._node_events.send(SlurmNodeEvent(controller, change.name, change.old, change.new))
-        if health_changed(update) and self._connections.linked(key) is None:
+        if not health_changed(update):
+            return
+        # Of a connection that is shared, the Cluster's status tells; only the name is the Controller's own.
+        mismatched = any(isinstance(view.failure, WrongCluster) for view in (update.view, update.previous))
+        if mismatched or self._connections.linked(key) is None:
             self._health.send(controller)
 
     # ---------------------------------------------------------------------------------------------- reconcile
@@ -272,8 +291,9 @@ class SlurmClient:
         match choice:
             case Cluster():
                 self._secrets.want(Owner(NAME, key), ())
-                self._connections.link(own, ConnectionKey("Cluster", *choice.key))
-                return await self._reporter.say(controller, mirror(choice))
+                through = ConnectionKey("Cluster", *choice.key)
+                shared = self._connections.link(own, through, cluster=expected_cluster(controller))
+                return await self._reporter.say(controller, self._shared_health(choice, shared))
             case RestApi():
                 return await self._connect(controller, choice, own)
             case Problem():
@@ -294,7 +314,7 @@ class SlurmClient:
         if isinstance(chosen, Problem):
             self._connections.remove(own)
             return await self._reporter.say(controller, chosen.health)
-        connection = self._connections.set(own, chosen)
+        connection = self._connections.set(own, chosen, cluster=expected_cluster(controller))
         before, serves = self._serving.get(controller.key), serving(restapi)
         self._serving[controller.key] = serves
         if came_back(before, serves):
@@ -302,6 +322,14 @@ class SlurmClient:
         now = asyncio.get_running_loop().time()
         health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
         return await self._reporter.say(controller, health)
+
+    def _shared_health(self, cluster: Cluster, connection: Connection | None) -> Health:
+        """Say how a connection is that a Controller shares with a Cluster."""
+        failure = None if connection is None else connection.view.failure
+        if connection is not None and isinstance(failure, WrongCluster):
+            found = mismatch(failure, connection.target.url)
+            return replace(found, message=f"through the Cluster {cluster.metadata.name!r}: {found.message}")
+        return mirror(cluster)
 
     async def _secret(self, controller: Controller) -> Secret | None:
         selector = controller.jwt_key

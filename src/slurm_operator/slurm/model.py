@@ -107,6 +107,8 @@ class Node(_Part, frozen=True):
     boot_time: NoVal = UNSET
     slurmd_start_time: NoVal = UNSET
     version: str = ""
+    instance_id: str = ""
+    """What slurmd was started with as `--instance-id`; empty without it."""
 
 
 class Job(_Part, frozen=True):
@@ -162,6 +164,8 @@ class NodeList(_Part, frozen=True):
 
     nodes: tuple[Node, ...]
     last_update: int
+    cluster: str = ""
+    """The ClusterName that slurmrestd reports; empty if it reports none."""
 
 
 class JobList(_Part, frozen=True):
@@ -169,6 +173,7 @@ class JobList(_Part, frozen=True):
 
     jobs: tuple[Job, ...]
     last_update: int
+    cluster: str = ""
 
 
 class ReservationList(_Part, frozen=True):
@@ -176,6 +181,7 @@ class ReservationList(_Part, frozen=True):
 
     reservations: tuple[Reservation, ...]
     last_update: int
+    cluster: str = ""
 
 
 class Diag(_Part, frozen=True):

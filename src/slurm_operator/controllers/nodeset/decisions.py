@@ -28,6 +28,7 @@ class Wait(StrEnum):
     SLURM_REFUSED = "SlurmRefused"
     REPLY_UNREADABLE = "ReplyUnreadable"
     LIST_SUSPICIOUS = "ListSuspicious"
+    CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
     NODE_MISSING = "NodeMissing"
     CONTROLLER_JUST_STARTED = "ControllerJustStarted"
     STATE_UNKNOWN = "StateUnknown"

@@ -41,6 +41,10 @@ _STEADY: Final = {
         Wait.LIST_SUSPICIOUS,
         f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",
     ),
+    Reason.CLUSTER_NAME_MISMATCH: (
+        Wait.CLUSTER_NAME_MISMATCH,
+        f"slurmrestd is of another Slurm cluster than the workers, {_NOBODY_KNOWS}",
+    ),
     Reason.NODE_MISSING: (
         Wait.NODE_MISSING,
         "Slurm does not list the node, which is being confirmed",
