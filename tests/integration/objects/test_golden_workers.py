@@ -44,6 +44,7 @@ WANTED = {
     ],
 }
 _USUAL = [_KEY_HASH, *_NO_SSH, _PROTECTED, *_PATIENCE]
+_OUR_ENVIRONMENT = ("SLINKY_NODE_NAME", "SLINKY_POD_UID", "SLINKY_GRACE_SECONDS")
 _OUR_TOLERATION = {"effect": "NoExecute", "key": "nodeset.slinky.slurm.net/worker", "operator": "Equal"}
 
 
@@ -58,7 +59,7 @@ def _expected(case: Case) -> dict[tuple[str, str], Manifest]:
 
 
 def _settle(ours: Manifest, golden: Manifest) -> None:
-    """Make equal what has to differ: another script, what is done to a pod later, our toleration on top."""
+    """Make equal what has to differ: the script, the name, what is done to a pod later, our toleration."""
     for name in ("serviceAccount", "serviceAccountName"):
         assert golden["spec"].pop(name) == "default"  # admission that the API server of the tests lacks
     command = ours["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
@@ -68,6 +69,11 @@ def _settle(ours: Manifest, golden: Manifest) -> None:
     topology = "topology.slinky.slurm.net/spec"
     if topology not in ours["metadata"]["annotations"]:  # copied from the machine, once it is known
         golden["metadata"]["annotations"].pop(topology, None)
+    slurmd = ours["spec"]["containers"][0]
+    assert ours["metadata"]["annotations"].pop("nodeset.slinky.slurm.net/stated-name") == "true"
+    assert slurmd["args"][5:9] == ["-N", ours["spec"]["hostname"], "--instance-id", "$(SLINKY_POD_UID)"]
+    del slurmd["args"][5:9]
+    slurmd["env"] = [item for item in slurmd["env"] if item["name"] not in _OUR_ENVIRONMENT]
     if "livenessProbe" not in ours["spec"]["containers"][0]:  # there only if a user wants it
         alive = golden["spec"]["containers"][0].pop("livenessProbe")
         assert alive["failureThreshold"] * alive["periodSeconds"] == 60

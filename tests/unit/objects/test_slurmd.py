@@ -82,7 +82,7 @@ def test_arguments_are_added() -> None:
     """A user's arguments stand behind the operator's."""
     args = container(slurmd={"args": ["-vvv"]})["args"]
     assert args[:4] == ["-Z", "--conf-server", "slurm-controller.NS:6817", "--conf"]
-    assert args[5:] == ["-vvv"]
+    assert args[5:] == ["-N", "gpu-0", "--instance-id", "$(SLINKY_POD_UID)", "-vvv"]
 
 
 def test_tolerations_and_affinity_add_up() -> None:
@@ -137,6 +137,7 @@ def test_labels_that_selectors_need_cannot_be_changed() -> None:
     }
     assert metadata["annotations"].keys() == {
         "note",
+        "nodeset.slinky.slurm.net/stated-name",
         "kubectl.kubernetes.io/default-container",
         "slinky.slurm.net/slurm-key-hash",
     }
@@ -178,6 +179,9 @@ def test_the_node_goes_down_before_the_pod_ends() -> None:
     """The container tells Slurm before it stops, unless the user has something better to do."""
     command = container()["lifecycle"]["preStop"]["exec"]["command"]
     assert command[:2] == ["/usr/bin/sh", "-c"]
+    assert named(container()["env"])["SLINKY_GRACE_SECONDS"]["value"] == "30"
+    long = container(template={"spec": {"terminationGracePeriodSeconds": 3600}})
+    assert named(long["env"])["SLINKY_GRACE_SECONDS"]["value"] == "3600"
     mine = {"preStop": {"exec": {"command": ["/bin/true"]}}}
     assert container(slurmd={"lifecycle": mine})["lifecycle"] == mine
 
