@@ -3,7 +3,7 @@
 A finalizer keeps the NodeSet until its nodes are drained and its pods are gone; without it Kubernetes would
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
-the pods are to stay.
+the pods are to stay. An external Slurm outlives its Controller: as long as it answers, it is asked.
 
 Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
 therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
@@ -43,9 +43,20 @@ def lets_go(seen: Observation) -> bool:
     """Tell whether a NodeSet that is being deleted needs no drain."""
     return (
         skips_drain(seen)
-        or seen.controller is not Fate.STAYS
+        or _without_slurm(seen)
         or names.FINALIZER_ORPHAN in seen.nodeset.metadata.finalizers
     )
+
+
+def _without_slurm(seen: Observation) -> bool:
+    """Return whether the Controller is deleted and no Slurm is left to ask."""
+    if seen.controller is not Fate.OUTLIVED:
+        return seen.controller is not Fate.STAYS
+    view = seen.view
+    if view is None:
+        return True
+    asked = view.taken is not None or view.failure is not None
+    return asked and view.stale(seen.now)
 
 
 def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:
