@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,7 +11,7 @@ from kubebox.slurm.daemons import CLUSTER
 from slurm_operator.slurm.clients import ConnectionKey
 from slurm_operator.slurm.errors import WrongCluster
 from slurm_operator.slurm.view import Reason, Unknown
-from slurm_operator.slurm.wishes import Done, Held
+from slurm_operator.slurm.wishes import Done, Failed, Held
 from tests.integration.controllers.connecting import KEY, connected, connection, has_event, override
 from tests.integration.programs.running import eventually
 
@@ -58,8 +58,8 @@ async def test_a_server_that_is_exchanged_between_two_lists_gets_no_write(
     hostile.cluster = "other"
     # An undrain is decided on a list of its own.
     outcome = await found.writer.undrain("n0")
-    assert isinstance(outcome.error if hasattr(outcome, "error") else None, WrongCluster | None)
-    assert not isinstance(outcome, Done)
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, WrongCluster)
     assert "DRAIN" in hostile.nodes["n0"]["state"]
 
 
@@ -97,7 +97,7 @@ async def test_an_external_controller_is_compared_if_it_states_a_name(
     hostile.cluster = "other"
     await world.operator(override(hostile))
     await world.secret("keys", jwt__key=KEY)
-    outside = {"external": True, "externalConfig": {"host": "ctl.example.com", "port": 6817}}
+    outside: Any = {"external": True, "externalConfig": {"host": "ctl.example.com", "port": 6817}}
     await world.controller(clusterName=name, **outside)
     await world.restapi("api")
     await world.says(world.api_ready, "ClusterNameMismatch" if name else "Connected")

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from slurm_operator.controllers.nodeset.observation import Fate
 from slurm_operator.slurm.errors import RestUnreachable
 from tests.unit.nodeset.making import pod
 from tests.unit.nodeset.test_departure import DRAIN, deleted, leave, released
 from tests.unit.slurm.views import NOW, drained_node, node, view
 
-OUTLIVED = {"controller": Fate.OUTLIVED}
+OUTLIVED: Any = {"controller": Fate.OUTLIVED}
 
 
 def test_while_slurm_answers_the_nodeset_is_drained() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from slurm_operator.slurm.view import Known, Reason, Unknown
-from slurm_operator.slurm.watch import SlurmWatch
 from tests.unit.slurm.scripted import Cluster, now, watching
 from tests.unit.slurm.views import node
 from tests.virtualtime import virtual_time
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.watch import SlurmWatch
 
 
 def drained(watch: SlurmWatch, name: str, newer_than: float) -> Reason:
