@@ -16,6 +16,10 @@ less often; when its RestApi becomes ready, it is tried at once.
 slurmrestd reports the name of its cluster. If the workers of a Controller join a cluster of another name, the
 condition says so, and the connection tells this Controller nothing, while it may serve others (`clients`).
 
+A Controller whose slurmctld is external vanishes at once when it is deleted, and its Slurm goes on. So its
+connection stays while NodeSets that are to be drained still name it, as long as its RestApi or Cluster and
+its Secret are there. The operator remembers what such a Controller was only until it ends.
+
 Changes of Slurm nodes are passed on into `wiring.node_events`, for the NodeSets.
 """
 
@@ -26,7 +30,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from slurm_operator.api import Cluster, Controller, RestApi, wellknown
+from slurm_operator.api import Cluster, Controller, NodeSet, RestApi, wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.conditions import condition_changed, condition_rose, true_since
 from slurm_operator.controllers.health import (
@@ -34,6 +38,7 @@ from slurm_operator.controllers.health import (
     GRACE,
     Health,
     Problem,
+    Wait,
     assess,
     health_changed,
     mismatch,
@@ -176,6 +181,15 @@ def expected_cluster(controller: Controller) -> str:
     return controller.spec.cluster_name if controller.spec.external else controller.cluster_name
 
 
+def drains(nodesets: Iterable[NodeSet], controller: str) -> bool:
+    """Return whether a NodeSet of a Controller, all of one namespace, is drained before it may go."""
+    return any(
+        nodeset.spec.controller_ref.name == controller
+        and wellknown.FINALIZER_DRAIN in nodeset.metadata.finalizers
+        for nodeset in nodesets
+    )
+
+
 class Serving(NamedTuple):
     """Which RestApi leads to a cluster, and since when it is ready; None while it is not."""
 
@@ -224,6 +238,9 @@ class SlurmClient:
         self._controllers = wiring.manager.informer(Controller)
         self._restapis = wiring.manager.informer(RestApi)
         self._clusters = wiring.manager.informer(Cluster)
+        self._nodesets = wiring.manager.informer(NodeSet)
+        # External Controllers as they were last seen, while they exist and while NodeSets still need them.
+        self._externals: dict[Key, Controller] = {}
         self._health: Channel[Key] = Channel()
         # By Controller, what its RestApi was at the last look.
         self._serving: dict[Key, Serving] = {}
@@ -235,6 +252,7 @@ class SlurmClient:
                 self._restapis, self._served, any_of(ignore_status, condition_rose(wellknown.CONDITION_READY))
             )
             .watch(self._clusters, self._users)
+            .watch(self._nodesets, self._left_behind, ignore_status)
             .watch_channel(self._health, lambda key: (key,))
             .watch_channel(self._secrets.changes, enqueue_owners(NAME))
         )
@@ -244,9 +262,19 @@ class SlurmClient:
         """Map a Cluster to the Controllers that use it, or may from now on."""
         namespace, name = change.key
         yield Key(namespace, name)
-        for controller in self._controllers.store.list(namespace):
-            if cluster_ref(controller) == name:
+        controllers = self._controllers.store.list(namespace)
+        outlived = (one for key, one in self._externals.items() if key not in self._controllers.store)
+        for controller in (*controllers, *outlived):
+            if controller.metadata.namespace == namespace and cluster_ref(controller) == name:
                 yield controller.key
+
+    def _left_behind(self, change: Change[NodeSet]) -> Iterable[Key]:
+        """Map a NodeSet to its Controller if that is gone and was kept in mind for it."""
+        for version in (change.old, change.new):
+            if version is not None:
+                key = Key(version.metadata.namespace, version.spec.controller_ref.name)
+                if key in self._externals and key not in self._controllers.store:
+                    yield key
 
     def _served(self, change: Change[RestApi]) -> Iterable[Key]:
         """Map a RestApi to the Controllers that it served and serves; one that was never read, to all."""
@@ -272,8 +300,8 @@ class SlurmClient:
     # ---------------------------------------------------------------------------------------------- reconcile
     async def reconcile(self, key: Key) -> Requeue | None:
         """Give a Controller its connection and say how it is."""
-        controller = self._controllers.store.get(key)
         own = ConnectionKey("Controller", key.namespace, key.name)
+        controller = self._controller(key)
         if controller is None:
             if key not in self._controllers.store.unreadable:
                 self._connections.remove(own)
@@ -292,36 +320,63 @@ class SlurmClient:
             case Cluster():
                 self._secrets.want(Owner(NAME, key), ())
                 through = ConnectionKey("Cluster", *choice.key)
-                shared = self._connections.link(own, through, cluster=expected_cluster(controller))
-                return await self._reporter.say(controller, self._shared_health(choice, shared))
+                shared = self._connections.link(
+                    own, through, cluster=expected_cluster(controller), external=controller.spec.external
+                )
+                return await self._say(controller, self._shared_health(choice, shared))
             case RestApi():
                 return await self._connect(controller, choice, own)
             case Problem():
                 self._secrets.want(Owner(NAME, key), ())
                 self._connections.remove(own)
-                return await self._reporter.say(controller, choice.health)
+                return await self._say(controller, choice.health)
             case Health():
-                return await self._reporter.say(controller, choice)
+                return await self._say(controller, choice)
+
+    def _controller(self, key: Key) -> Controller | None:
+        """Return a Controller, also one that is gone while its Slurm goes on and NodeSets drain."""
+        found = self._controllers.store.get(key)
+        if found is not None:
+            if found.spec.external:
+                self._externals[key] = found
+            else:
+                self._externals.pop(key, None)
+            return found
+        if key in self._controllers.store.unreadable:
+            return None
+        kept = self._externals.get(key)
+        if kept is not None and not drains(self._nodesets.store.list(key.namespace), key.name):
+            del self._externals[key]
+            return None
+        return kept
+
+    async def _say(self, controller: Controller, health: Health | Wait) -> Requeue | None:
+        """Say how the connection of a Controller is, if there is still a Controller to say it of."""
+        if controller.key not in self._controllers.store:
+            return None
+        return await self._reporter.say(controller, health)
 
     async def _connect(self, controller: Controller, restapi: RestApi, own: ConnectionKey) -> Requeue | None:
         try:
             secret = await self._secret(controller)
         except KubeError:
             # Nobody knows what the key is now, so the connection that is there stays.
-            await self._reporter.say(controller, unreadable("JwtSecretUnreadable"))
+            await self._say(controller, unreadable("JwtSecretUnreadable"))
             raise
         chosen = target(controller, restapi, secret, self._override)
         if isinstance(chosen, Problem):
             self._connections.remove(own)
-            return await self._reporter.say(controller, chosen.health)
-        connection = self._connections.set(own, chosen, cluster=expected_cluster(controller))
+            return await self._say(controller, chosen.health)
+        connection = self._connections.set(
+            own, chosen, cluster=expected_cluster(controller), external=controller.spec.external
+        )
         before, serves = self._serving.get(controller.key), serving(restapi)
         self._serving[controller.key] = serves
         if came_back(before, serves):
             connection.retry()
         now = asyncio.get_running_loop().time()
         health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
-        return await self._reporter.say(controller, health)
+        return await self._say(controller, health)
 
     def _shared_health(self, cluster: Cluster, connection: Connection | None) -> Health:
         """Say how a connection is that a Controller shares with a Cluster."""

@@ -189,6 +189,7 @@ class Connections:
         self._own: dict[ConnectionKey, Connection] = {}
         self._links: dict[ConnectionKey, ConnectionKey] = {}
         self._expected: dict[ConnectionKey, str] = {}
+        self._external: set[ConnectionKey] = set()
         self._watches: dict[Connection, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._receivers: list[Receiver] = []
@@ -208,6 +209,10 @@ class Connections:
         """Return the key whose connection this one uses, if it is linked."""
         return self._links.get(key)
 
+    def outlives(self, key: ConnectionKey) -> bool:
+        """Return whether the Slurm cluster of a key goes on when the key's object is deleted."""
+        return key in self._external
+
     def subscribe(self, receiver: Receiver) -> None:
         """Call the receiver with every update from now on."""
         self._receivers.append(receiver)
@@ -215,13 +220,20 @@ class Connections:
     # --- changing
 
     def set(
-        self, key: ConnectionKey, target: Target, timing: WatchTiming | None = None, *, cluster: str = ""
+        self,
+        key: ConnectionKey,
+        target: Target,
+        timing: WatchTiming | None = None,
+        *,
+        cluster: str = "",
+        external: bool = False,
     ) -> Connection:
         """Return the connection of a key to a target: the one that is there, or a new one in its place.
 
-        `cluster` is the name that the Slurm cluster must have; any, if it is empty.
+        `cluster` is the name that the Slurm cluster must have; any, if it is empty. `external`: the cluster
+        goes on when the object of the key is deleted.
         """
-        self._expected[key] = cluster
+        self._expect(key, cluster, external=external)
         current = self._own.get(key)
         if current is not None and current.target == target:
             return current.expecting(cluster)
@@ -233,13 +245,15 @@ class Connections:
         log.info("connection replaced" if current else "connection made", cluster=str(key), url=target.url)
         return connection.expecting(cluster)
 
-    def link(self, key: ConnectionKey, to: ConnectionKey, *, cluster: str = "") -> Connection | None:
+    def link(
+        self, key: ConnectionKey, to: ConnectionKey, *, cluster: str = "", external: bool = False
+    ) -> Connection | None:
         """Let a key use the connection of another, now and whenever that one has it; return it."""
         if to in self._links or key == to:
             raise ValueError(
                 f"{key.kind} {key} cannot be linked to {to.kind} {to}, which has none of its own"
             )
-        self._expected[key] = cluster
+        self._expect(key, cluster, external=external)
         if self._links.get(key) != to:
             self._drop(self._own.pop(key, None))
             self._links[key] = to
@@ -251,6 +265,7 @@ class Connections:
     def remove(self, key: ConnectionKey) -> bool:
         """Take away what a key has, connection or link; tell whether it had any."""
         self._expected.pop(key, None)
+        self._external.discard(key)
         linked = self._links.pop(key, None)
         connection = self._own.pop(key, None)
         self._drop(connection)
@@ -273,6 +288,10 @@ class Connections:
             await self.close()
 
     # --- inside
+
+    def _expect(self, key: ConnectionKey, cluster: str, *, external: bool) -> None:
+        self._expected[key] = cluster
+        (self._external.add if external else self._external.discard)(key)
 
     def _connect(self, key: ConnectionKey, target: Target, timing: WatchTiming) -> Connection:
         def observe(info: RequestInfo) -> None:

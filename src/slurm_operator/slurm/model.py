@@ -108,7 +108,11 @@ class Node(_Part, frozen=True):
     slurmd_start_time: NoVal = UNSET
     version: str = ""
     instance_id: str = ""
-    """What slurmd was started with as `--instance-id`; empty without it."""
+    """What slurmd was started with as `--instance-id`; empty without it.
+
+    24.11 has the newest slurmd's. 26.05 keeps that of the first slurmd that registered under the name, until
+    the record is deleted: an equal one proves which slurmd it is, and another one proves nothing.
+    """
 
 
 class Job(_Part, frozen=True):

@@ -3,8 +3,9 @@
 A finalizer keeps the NodeSet until its nodes are drained and its pods are gone; without it Kubernetes would
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
-the pods are to stay. In the first two cases the pods lose their protection before, for nobody would remove it
-later, and Kubernetes could not delete them.
+the pods are to stay. An external Slurm outlives its Controller: as long as it answers, it is asked. In the
+first two cases the pods lose their protection before, for nobody would remove it later, and Kubernetes could
+not delete them.
 
 Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
 therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
@@ -44,7 +45,7 @@ def guard(seen: Observation) -> list[Action]:
 
 def lets_go(seen: Observation) -> bool:
     """Tell whether a NodeSet that is being deleted needs no drain."""
-    return skips_drain(seen) or seen.controller is not Fate.STAYS or orphans(seen)
+    return skips_drain(seen) or _without_slurm(seen) or orphans(seen)
 
 
 def orphans(seen: Observation) -> bool:
@@ -76,6 +77,17 @@ def still_protected(uid: str, pods: Iterable[Object]) -> str | None:
         f"pod {found[0]} is still protected, so Kubernetes could not delete it with the NodeSet: "
         f"remove its label {label}"
     )
+
+
+def _without_slurm(seen: Observation) -> bool:
+    """Return whether the Controller is deleted and no Slurm is left to ask."""
+    if seen.controller is not Fate.OUTLIVED:
+        return seen.controller is not Fate.STAYS
+    view = seen.view
+    if view is None:
+        return True
+    asked = view.taken is not None or view.failure is not None
+    return asked and view.stale(seen.now)
 
 
 def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:

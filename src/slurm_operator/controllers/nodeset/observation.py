@@ -131,6 +131,8 @@ class Fate(Enum):
     STAYS = "stays"
     LEAVES = "leaves"
     GONE = "gone"
+    OUTLIVED = "outlived"
+    """It leaves or is gone, but its slurmctld is external and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
