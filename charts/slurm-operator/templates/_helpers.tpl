@@ -230,3 +230,28 @@ securityContext:
 {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/*
+A CEL expression: whether deletions by a requester are not refused. The operator always, and whom the values name.
+*/}}
+{{- define "slurm-operator.exempt" -}}
+{{- $values := .Values.deletionProtection -}}
+{{- $operator := printf "system:serviceaccount:%s:%s" (include "slurm-operator.namespace" .) (include "slurm-operator.operator.serviceAccountName" .) -}}
+{{- $users := prepend (include "slurm-operator.list" $values.exemptUsers | fromJsonArray) $operator | uniq -}}
+request.userInfo.username in {{ toRawJson $users }}
+{{- with include "slurm-operator.list" $values.exemptGroups | fromJsonArray }} ||
+request.userInfo.?groups.orValue([]).exists(group, group in {{ toRawJson . }})
+{{- end }}
+{{- end -}}
+
+{{/*
+"true" where the ValidatingAdmissionPolicy is part of the release. A cluster that helm can look at has the API or has not. Where
+it cannot (helm template), the version of Kubernetes decides, which --kube-version states.
+*/}}
+{{- define "slurm-operator.deletionProtection" -}}
+{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
+{{- if not (.Capabilities.APIVersions.Has "v1/Pod") -}}
+{{- $served = or $served (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if and $served .Values.operator.enabled .Values.deletionProtection.enabled }}true{{ end -}}
+{{- end -}}

@@ -34,6 +34,7 @@ ENV_CPUS: Final = "POD_CPUS"
 ENV_MEMORY: Final = "POD_MEMORY"
 
 _WHERE = "spec.extraConf"
+_TEMPLATE = "spec.template.spec"
 _TOPOLOGY = "Topology"
 # Slurm knows the option under both names.
 _FEATURES = ("Feature", "Features")
@@ -95,15 +96,23 @@ def resource_environment(nodeset: NodeSet) -> list[dict[str, Any]]:
     ]
 
 
+def own_container(nodeset: NodeSet) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a user wrote about the container slurmd, with the fields; what wins comes first."""
+    wishes = take(nodeset.spec.template.spec, "containers", list, _TEMPLATE)
+    return [
+        *(
+            (f"{_TEMPLATE}.containers[{index}]", item)
+            for index, item in enumerate(wishes)
+            if isinstance(item, dict) and item.get("name") == wellknown.APP_SLURMD
+        ),
+        ("spec.slurmd", nodeset.spec.slurmd),
+    ]
+
+
 def _limit(nodeset: NodeSet, resource: str) -> tuple[Any, str]:
     """Return a limit of the container slurmd, wherever it is set, else of the pod, and the field it is in."""
-    pod, where = nodeset.spec.template.spec, "spec.template.spec"
-    places = [
-        (item, f"{where}.containers[{index}]")
-        for index, item in enumerate(take(pod, "containers", list, where))
-        if isinstance(item, dict) and item.get("name") == wellknown.APP_SLURMD
-    ]
-    for holder, field in (*places, (nodeset.spec.slurmd, "spec.slurmd"), (pod, where)):
+    pod = (_TEMPLATE, nodeset.spec.template.spec)
+    for field, holder in (*own_container(nodeset), pod):
         limits = take(take(holder, "resources", dict, field), "limits", dict, f"{field}.resources")
         if limits.get(resource) is not None:
             return limits[resource], f"{field}.resources.limits.{resource}"

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     SLURM_REFUSED = "SlurmRefused"
     REPLY_UNREADABLE = "ReplyUnreadable"
     LIST_SUSPICIOUS = "ListSuspicious"
+    CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
     # The view cannot say anything about this node.
     VIEW_PENDING = "ViewPending"
     NODE_MISSING = "NodeMissing"

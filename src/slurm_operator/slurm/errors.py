@@ -10,6 +10,7 @@
     ├── Refused                  Slurm understood and said no: `errors[]`, also inside of an HTTP 200
     │   └── NotFound             what was named does not exist
     ├── BadReply                 an answer that cannot be trusted: truncated, no JSON, unknown shape, too long
+    ├── WrongCluster             slurmrestd reports the name of another Slurm cluster than the expected one
     ├── NoCommonVersion          slurmrestd speaks none of the API versions this operator knows
     └── Unsupported              this Slurm is too old for what was wanted; nothing was sent or carried out
 
@@ -106,6 +107,17 @@ class BadReply(SlurmError):  # noqa: N818 - it names what happened
     """The answer cannot be trusted: truncated, no JSON, of no known shape, or too long."""
 
     kind = "BadReply"
+
+
+class WrongCluster(SlurmError):  # noqa: N818 - it names what happened
+    """slurmrestd reports the name of another Slurm cluster than the one that the workers joined."""
+
+    kind = "ClusterNameMismatch"
+
+    def __init__(self, expected: str, reported: str) -> None:
+        super().__init__(f"slurmrestd is of the Slurm cluster {reported!r}, not of {expected!r}")
+        self.expected = expected
+        self.reported = reported
 
 
 class NoCommonVersion(SlurmError):  # noqa: N818 - it names what happened

@@ -81,6 +81,7 @@ class Reply(NamedTuple):
 
 class _SlurmVersion(msgspec.Struct, gc=False):
     release: str = ""
+    cluster: str = ""
 
 
 class _Meta(msgspec.Struct):

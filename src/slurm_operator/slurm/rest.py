@@ -151,21 +151,31 @@ class RestClient:
         reply = await self._list("nodes", Nodes, since)
         if reply is None:
             return None
-        return NodeList(nodes=reply.nodes, last_update=self._time("nodes", reply))
+        return NodeList(
+            nodes=reply.nodes,
+            last_update=self._time("nodes", reply),
+            cluster=reply.meta.slurm.cluster,
+        )
 
     async def jobs(self, since: int | None = None) -> JobList | None:
         """Return all jobs, or None if nothing has changed since."""
         reply = await self._list("jobs", Jobs, since)
         if reply is None or (since is not None and _same_jobs(reply)):
             return None
-        return JobList(jobs=reply.jobs, last_update=self._time("jobs", reply))
+        return JobList(
+            jobs=reply.jobs, last_update=self._time("jobs", reply), cluster=reply.meta.slurm.cluster
+        )
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
         """Return all reservations, or None if nothing has changed since."""
         reply = await self._list("reservations", Reservations, since)
         if reply is None:
             return None
-        return ReservationList(reservations=reply.reservations, last_update=self._time("reservations", reply))
+        return ReservationList(
+            reservations=reply.reservations,
+            last_update=self._time("reservations", reply),
+            cluster=reply.meta.slurm.cluster,
+        )
 
     async def node(self, name: str) -> Node:
         """Return one node as it was some time ago: good to look at, not to decide from."""

@@ -129,10 +129,10 @@ def ping(hostname: str, *, responding: bool = True, primary: bool = True) -> Jso
     return {"hostname": hostname, "responding": responding, "latency": 900, "primary": primary, "status": ""}
 
 
-def good(content: str, release: str, error: str = "", *, warning: str = "") -> Reply:
+def good(content: str, release: str, error: str = "", *, warning: str = "", cluster: str = "") -> Reply:
     """Return a 200 in the usual envelope."""
     envelope = {
-        "meta": {"plugin": {"type": "openapi/slurmctld"}, "slurm": {"release": release, "cluster": "lab"}},
+        "meta": {"plugin": {"type": "openapi/slurmctld"}, "slurm": {"release": release, "cluster": cluster}},
         "errors": [{"description": error, "error_number": 0, "error": "No error"}] if error else [],
         "warnings": [{"description": warning, "source": "hostile"}] if warning else [],
     }

@@ -39,11 +39,11 @@ async def test_the_shared_objects_belong_to_all_nodesets_and_come_back(stage: St
     assert service.metadata.labels == {}
     await stage.patch(Service, SERVICE, {"spec": {"selector": {"app.kubernetes.io/name": "nobody"}}})
     await eventually(lambda: _selects(stage, "slurmd"), "the selector is right again")
-    await stage.patch(PodDisruptionBudget, BUDGET, {"spec": {"maxUnavailable": 5}})
+    await stage.patch(PodDisruptionBudget, BUDGET, {"spec": {"minAvailable": None, "maxUnavailable": 5}})
 
     async def strict() -> bool:
         budget = await stage.get(PodDisruptionBudget, BUDGET)
-        return budget is not None and budget.spec.max_unavailable == 0
+        return budget is not None and budget.spec.min_available == 2147483647
 
     await eventually(strict, "the budget is right again")
     await stage.delete(Service, SERVICE)
