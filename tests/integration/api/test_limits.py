@@ -91,7 +91,7 @@ def test_the_controller_of_an_object_stays_without_a_webhook(kubectl: Kubectl, k
     kubectl("patch", kind.lower(), "x", "--type=merge", "--patch", json.dumps({"spec": {"replicas": 3}}))
 
 
-    """A NodeSet stored with too many replicas keeps them; it can be changed and deleted."""
+# -------------------------------------------------------------------- objects that are older than a limit
 GROUP = "limits.example.com"
 _BOUNDS = {"maximum", "maxLength", "maxItems", "maxProperties", "x-kubernetes-validations"}
 
