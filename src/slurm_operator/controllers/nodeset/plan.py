@@ -288,7 +288,7 @@ def _finish(
 
 
 def _desired(seen: Observation) -> int:
-    return seen.nodeset.status.desired if seen.daemon else max(0, seen.nodeset.spec.replicas)
+    return seen.nodeset.status.desired if seen.daemon else seen.nodeset.wanted_replicas
 
 
 def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | None) -> list[Action]:
