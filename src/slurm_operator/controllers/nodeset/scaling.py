@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 FAILED_POD_DELAY: Final = timedelta(seconds=15)
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
-# Some 20 MB of pods in one go; the next portion follows after a look at what became of this one.
-CREATES_PER_RECONCILE: Final = 500
+# As many as take some ten seconds; the next portion follows after a look at what became of this one.
+CREATES_PER_RECONCILE: Final = 1000
 MORE_CREATES_SECONDS: Final = 1.0
 
 
