@@ -299,7 +299,7 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
                     "fieldRef": {"fieldPath": f"metadata.annotations['{wellknown.ANNOTATION_TOPOLOGY}']"}
                 },
             },
-            *slurmd_conf.resource_environment(nodeset),
+            *slurmd_conf.resource_environment(nodeset, reserve=config.constrains_memory(controller)),
         ],
         "ports": [
             {"name": SLURMD.name, "containerPort": wellknown.PORT_SLURMD, "protocol": "TCP"},
