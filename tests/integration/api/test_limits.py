@@ -12,7 +12,7 @@ import pytest
 from kubebox import BoxError
 from slurm_operator.api import NodeSet
 from slurm_operator.api.schema import crd
-from tests.integration.api.manifests import GOOD, edited, key, manifest
+from tests.integration.api.manifests import GOOD, V1BETA1, edited, key, manifest
 from tests.integration.programs.running import await_kinds
 
 if TYPE_CHECKING:
@@ -89,6 +89,19 @@ def test_the_controller_of_an_object_stays_without_a_webhook(kubectl: Kubectl, k
     with pytest.raises(BoxError, match="controllerRef cannot be changed after creation"):
         kubectl("patch", kind.lower(), "x", "--type=merge", "--patch", patch)
     kubectl("patch", kind.lower(), "x", "--type=merge", "--patch", json.dumps({"spec": {"replicas": 3}}))
+
+
+def test_the_pins_of_20000_workers_fit_into_one_object(kubectl: Kubectl) -> None:
+    """The largest part of a status, the node of each worker of a pinned NodeSet, can be stored."""
+    kubectl.apply(manifest("NodeSet", GOOD["NodeSet"]))
+    pins = {str(number): f"ip-10-{number % 250}-{number % 199}-17.ec2.internal" for number in range(20_000)}
+    status = {"ordinalToNode": pins, "nodeSetHash": "h", "selector": "s"}
+    body = {"apiVersion": V1BETA1, "kind": "NodeSet", "metadata": {"name": "x"}, "status": status}
+    kubectl(
+        *("apply", "--server-side", "--subresource=status", "--filename", "-"),
+        stdin=json.dumps(body),
+    )
+    assert len(kubectl.get("nodeset", "x")["status"]["ordinalToNode"]) == 20_000
 
 
 # -------------------------------------------------------------------- objects that are older than a limit
