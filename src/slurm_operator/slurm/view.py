@@ -191,16 +191,16 @@ class ClusterView:
     def _jobs_lack(self, name: str, now: float, newer_than: float) -> Verdict | None:
         """Say why the list of jobs cannot be used for a node, if so."""
         because = f": {self.jobs_failure}" if self.jobs_failure is not None else ""
+        too_large = isinstance(self.jobs_failure, errors.ReplyTooLarge)
+        reason = Reason.REPLY_TOO_LARGE if too_large else Reason.JOBS_UNKNOWN
         if self.jobs_taken is None:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs have never been listed{because}")
+            return no(reason, f"Slurm's jobs have never been listed{because}")
         if (age := now - self.jobs_taken) > self.jobs_stale_after:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
+            return no(reason, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
         if self.jobs_taken <= newer_than:
             return no(Reason.DRAIN_PENDING, f"Slurm's jobs have not been listed since then{because}")
         if name in self.owed:
-            return no(
-                Reason.JOBS_UNKNOWN, f"Slurm's jobs have not been listed since {name} looks drained{because}"
-            )
+            return no(reason, f"Slurm's jobs have not been listed since {name} looks drained{because}")
         return None
 
 
@@ -261,8 +261,10 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
                 changes[name] = NodeChange(name, evidence.last, None)
     if old.jobs is not new.jobs:
         for name in old.jobs.holds.keys() | new.jobs.holds.keys():
-            if old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
-                changes[name] = NodeChange(name, old.nodes.get(name), new.nodes.get(name))
+            before, now = old.nodes.get(name), new.nodes.get(name)
+            known = before is not None or now is not None
+            if known and old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
+                changes[name] = NodeChange(name, before, now)
     return tuple(changes.values())
 
 
@@ -278,5 +280,7 @@ def _reason(failure: SlurmError) -> Reason:
             return Reason.SLURM_REFUSED
         case WrongCluster():
             return Reason.CLUSTER_NAME_MISMATCH
+        case errors.ReplyTooLarge():
+            return Reason.REPLY_TOO_LARGE
         case _:
             return Reason.REPLY_UNREADABLE
