@@ -268,19 +268,16 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
     return tuple(changes.values())
 
 
+# The first that a failure is an instance of counts.
+_REASONS: Final[tuple[tuple[type[SlurmError], Reason], ...]] = (
+    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
+    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
+    (errors.TokenRefused, Reason.TOKEN_REFUSED),
+    (errors.Refused, Reason.SLURM_REFUSED),
+    (WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
+    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
+)
+
+
 def _reason(failure: SlurmError) -> Reason:
-    match failure:
-        case errors.ControllerDown():
-            return Reason.SLURMCTLD_DOWN
-        case errors.Unavailable():
-            return Reason.SLURM_UNREACHABLE
-        case errors.TokenRefused():
-            return Reason.TOKEN_REFUSED
-        case errors.Refused():
-            return Reason.SLURM_REFUSED
-        case WrongCluster():
-            return Reason.CLUSTER_NAME_MISMATCH
-        case errors.ReplyTooLarge():
-            return Reason.REPLY_TOO_LARGE
-        case _:
-            return Reason.REPLY_UNREADABLE
+    return next((reason for kind, reason in _REASONS if isinstance(failure, kind)), Reason.REPLY_UNREADABLE)
