@@ -32,6 +32,7 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.jobs import JobBook
 from slurm_operator.slurm.pace import Poll
+from slurm_operator.slurm.slices import in_slices
 from slurm_operator.slurm.view import ClusterView
 
 if TYPE_CHECKING:
@@ -301,7 +302,7 @@ class Survey:
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
-            listed = self._book.listed(found.jobs, sent)
+            listed = await in_slices(self._book.listing(found.jobs, sent))
             self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
             self.view = replace(self.view, jobs=listed)
         self.view = replace(self.view, jobs_taken=sent, jobs_failure=None, owed=frozenset())

@@ -26,18 +26,18 @@ def test_while_slurm_answers_the_nodeset_is_drained() -> None:
 def test_when_slurm_has_stopped_answering_the_nodeset_goes() -> None:
     """Nobody is left who could ever say what runs; uninstalling must end."""
     silent = view(node("gpu-0", "MIXED", alloc=1), taken=NOW - 31.0, failure=RestUnreachable("silent"))
-    assert released(leave(pod(0), view=silent, **OUTLIVED)) == [DRAIN]
-    assert released(leave(pod(0), view=None, **OUTLIVED)) == [DRAIN]
+    assert released(leave(pod(0, protected=False), view=silent, **OUTLIVED)) == [DRAIN]
+    assert released(leave(pod(0, protected=False), view=None, **OUTLIVED)) == [DRAIN]
 
 
 def test_a_failure_that_is_young_lets_nothing_go() -> None:
     """One request that fails is no silence."""
     failing = view(node("gpu-0", "MIXED", alloc=1), taken=NOW - 5.0, failure=RestUnreachable("cut"))
-    assert released(leave(pod(0), view=failing, **OUTLIVED)) == []
+    assert released(leave(pod(0, protected=False), view=failing, **OUTLIVED)) == []
 
 
 def test_before_the_first_answer_nothing_goes() -> None:
     """A connection that was made just now has been asked, and has neither answered nor failed."""
-    assert released(leave(pod(0), view=view(taken=None), **OUTLIVED)) == []
+    assert released(leave(pod(0, protected=False), view=view(taken=None), **OUTLIVED)) == []
     failed = view(taken=None, failure=RestUnreachable("refused"))
-    assert released(leave(pod(0), view=failed, **OUTLIVED)) == [DRAIN]
+    assert released(leave(pod(0, protected=False), view=failed, **OUTLIVED)) == [DRAIN]
