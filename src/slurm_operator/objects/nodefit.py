@@ -50,8 +50,30 @@ _PASSING: Final = frozenset(
         "node.kubernetes.io/unschedulable",
     }
 )
+# Set by cluster-autoscaler and Karpenter on a node that they are about to remove.
+_REMOVAL_TAINTS: Final = frozenset(
+    {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+)
 # Numbers of labels and taints are those of Go's int64.
 _MAX_DIGITS = 19
+
+
+def cordoned(node: Node) -> bool:
+    """Return whether a node is to take no more work: by `kubectl cordon`, or by an autoscaler's taint."""
+    return node.spec.unschedulable or any(taint.key in _REMOVAL_TAINTS for taint in node.spec.taints)
+
+
+def driven_away(pod: Pod, node: Node) -> bool:
+    """Return whether a node has a NoExecute taint that a pod does not tolerate at all.
+
+    One that is tolerated for some seconds is tolerated here: Kubernetes says when they are over.
+    """
+    return any(
+        taint.effect == _NO_EXECUTE
+        and taint.key not in _SILENT
+        and not any(_tolerates(item, taint) for item in pod.spec.tolerations)
+        for taint in node.spec.taints
+    )
 
 
 def tolerations() -> list[dict[str, Any]]:

@@ -181,7 +181,7 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
 
 def _protection(nodeset: NodeSet) -> dict[str, str]:
     """Return the label of a new worker: a job may start on it before the operator knows of any."""
-    protected = nodeset.spec.workload_disruption_protection
+    protected = nodeset.protects_workers
     return {wellknown.LABEL_POD_PROTECT: wellknown.TRUE} if protected else {}
 
 
@@ -242,7 +242,13 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
         "enableServiceLinks": False,
         "subdomain": nodeset.worker_service_name,
         "tolerations": nodefit.tolerations(),
-        "initContainers": [pods.container(pods.logfile(log), spec.logfile, "spec.logfile")],
+        "initContainers": [
+            pods.container(
+                pods.logfile(log, private=pods.share_files(spec.template.spec, spec.slurmd, spec.logfile)),
+                spec.logfile,
+                "spec.logfile",
+            )
+        ],
         "containers": [pods.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
         "volumes": [
             pods.projected_volume(

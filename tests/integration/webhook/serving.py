@@ -73,8 +73,21 @@ class Server:
         self._tls.load_cert_chain(box.cert_file, box.key_file)
 
     async def ask(
-        self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        kind: str = "application/json",
+        user: str = "",
+        group: str = "",
+        **query: str,
     ) -> Answer:
+        """Send a request, as the administrator of the box or as another user with all permissions."""
+        headers = [("Content-Type", kind)]
+        if user:
+            groups = filter(None, ("system:masters", group))
+            headers += [("Impersonate-User", user), *(("Impersonate-Group", name) for name in groups)]
         connector = aiohttp.TCPConnector(ssl=self._tls)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -83,7 +96,7 @@ class Server:
                 self._url + path,
                 params=query,
                 data=None if body is None else json.dumps(body),
-                headers={"Content-Type": kind},
+                headers=headers,
             ) as response,
         ):
             warnings = [text.split('"', 1)[1].rstrip('"') for text in response.headers.getall("Warning", [])]
@@ -172,7 +185,7 @@ def start(box: Box | None, folder: Path, *flags: str, **env: str) -> Process:
 
 
 @contextlib.contextmanager
-def staged(box: Box, folder: Path) -> Iterator[Stage]:
+def staged(box: Box, folder: Path, *flags: str) -> Iterator[Stage]:
     """Register a webhook that runs under exactly the rights it needs, for one namespace of its own."""
     install_crds(box)
     volume, authority = SecretVolume(folder / "certs"), pki.make_authority("webhook-ca")
@@ -180,7 +193,7 @@ def staged(box: Box, folder: Path) -> Iterator[Stage]:
     with box.namespace("judged") as inside, box.namespace("free") as outside:
         box.kubectl("label", "namespace", inside, f"webhook-test={inside}")
         (folder / "kubeconfig").symlink_to(webhook_kubeconfig(box, inside, *_VALUES))
-        process = start(None, folder)
+        process = start(None, folder, *flags)
         try:
             port = asyncio.run(process.port("webhook"))
             stage = Stage(
