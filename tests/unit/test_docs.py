@@ -272,8 +272,8 @@ def test_named_tests_exist() -> None:
 # Of Kubernetes, and parameters of Slurm that a user may set.
 _WORDS_OF_OTHERS = {
     *("ClusterFirstWithHostNet", "FailedScheduling", "NotReady"),
-    *("AutoDetect", "GresTypes", "KillWait", "MessageTimeout", "PartitionName", "SelectType"),
-    *("SlurmctldTimeout", "SlurmdTimeout"),
+    *("AutoDetect", "GresTypes", "KillWait", "MessageTimeout", "PartitionName", "RealMemory"),
+    *("SelectType", "SlurmctldTimeout", "SlurmdTimeout"),
 }
 
 

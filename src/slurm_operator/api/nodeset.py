@@ -138,11 +138,12 @@ class NodeSetSpec(Part, frozen=True):
           memory: 512Gi
           nvidia.com/gpu: "8"
 
-    Slurm learns the CPUs and the memory of the node from the limits. GPUs it does not: also name them in
+    Slurm learns the CPUs and the memory of the node from the limits. A worker without a memory request is
+    evicted first when its node runs short. GPUs it does not: also name them in
     `extraConf` (`Gres=gpu:8`), and say in a `gres.conf` (the Controller's `configFileRefs`) how to find them.
 
-    Arguments are added to the operator's own; everything else you set wins over what the operator would
-    set."""
+    Arguments are added to the operator's own, among which is the name of the Slurm node (`-N`);
+    everything else you set wins over what the operator would set."""
 
     ssh: Ssh = Ssh()
 
@@ -199,8 +200,9 @@ class NodeSetSpec(Part, frozen=True):
     fits. For data or licences that are tied to a machine. Used only when scalingMode is `StatefulSet`."""
 
     workload_disruption_protection: Annotated[bool, DEFAULTED] = True
-    """Whether workers that run jobs are protected against `kubectl drain` and cluster autoscalers, by a
-    PodDisruptionBudget that allows no eviction. Idle workers stay evictable."""
+    """Whether workers are protected against `kubectl drain` and cluster autoscalers, by a
+    PodDisruptionBudget that allows no eviction: from their creation until the operator has drained the Slurm
+    node and Slurm has confirmed that it is idle."""
 
     prune_slurm_node_records: Annotated[str, one_of(PruneRecords), DEFAULTED] = PruneRecords.NEVER.value
     """Whether Slurm forgets nodes that are gone for good. `Never` leaves them as down; `NodeNotFound`

@@ -242,7 +242,7 @@ def slurmdbd_conf(conf: SlurmdbdConf) -> str:
 
 def cgroup_conf(*, constrain_memory: bool = False) -> str:
     """Return the cgroup.conf for workers in pods: no systemd to ask, control groups of the second version."""
-    limits = "EnableControllers=yes\nConstrainRAMSpace=yes\n" if constrain_memory else ""
+    limits = "ConstrainRAMSpace=yes\n" if constrain_memory else ""
     return f"CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n{limits}"
 
 
