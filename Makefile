@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm images test unit explore lint format bench demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit explore test-long lint format bench demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -41,6 +41,9 @@ test: kube slurm images ## all tests, against a real Kubernetes and a real Slurm
 
 explore: venv ## the property tests with fresh seeds and many more cases (EXPLORE_FACTOR=20 times as many)
 	@HYPOTHESIS_PROFILE=explore $(STEP) "property tests, explored" $(PYTEST) -m hypothesis --timeout=0 tests/unit $(PYTEST_ARGS)
+
+test-long: kube slurm images ## the tests that take many minutes each: more repetitions, and times as long as usual clusters have
+	@$(STEP) "long tests" $(PYTEST) -m long tests/e2e $(PYTEST_ARGS)
 
 unit: venv ## only the tests that need no server
 	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)

@@ -13,11 +13,15 @@ import contextlib
 import os
 import secrets
 import shutil
+import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kubebox import build, namespaces, state
+from kubebox import build, linux, namespaces, state
 from kubebox.api import Api, admin_context
 from kubebox.binaries import ALL_TOOLS, existing_folders, provide
 from kubebox.components import programs
@@ -26,13 +30,12 @@ from kubebox.handle import Handle, Progress, launch, silent
 from kubebox.launch import Launch
 from kubebox.nodes import node_providers
 from kubebox.nodes.ground import provide_ground
-from kubebox.procs import ProcessId
+from kubebox.procs import ProcessId, children, program_name
 from kubebox.spec import BoxSpec, check_name
 from kubebox.state import Layout, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 _ALREADY_COMPACTED = "has been compacted"
 
@@ -139,6 +142,39 @@ class Box(Handle):
             raise BoxError(f"{command}: {result.stderr.strip()}")
         return result.stdout
 
+    def pause(self, component: str) -> None:
+        """Freeze a component, or one daemon of a node (`node-1.kubelet`), whose containers then run on."""
+        if "." not in component:
+            super().pause(component)
+        elif not self._daemon(component).signal(signal.SIGSTOP):
+            raise BoxError(f"box {self.name}: {component} has just ended")
+
+    def resume(self, component: str) -> None:
+        """Let a frozen component, or a frozen daemon of a node, go on."""
+        if "." not in component:
+            super().resume(component)
+        elif not self._daemon(component).signal(signal.SIGCONT):
+            raise BoxError(f"box {self.name}: {component} has just ended")
+
+    def _daemon(self, component: str) -> ProcessId:
+        """Return the process of a daemon of a node."""
+        node, _, daemon = component.partition(".")
+        first = children(self.pids[node]) if node in self.pids else []
+        for pid in (pid for parent in first for pid in children(parent)):
+            found = ProcessId.of(pid)
+            if found is not None and program_name(pid) == daemon:
+                return found
+        raise BoxError(f"box {self.name}: there is no {component}")
+
+    def set_hostname(self, node: str, hostname: str) -> None:
+        """Give a node's kernel another host name; Kubernetes goes on to call the node by its own."""
+        if node not in self.pids:
+            raise BoxError(f"box {self.name}: there is no {node}")
+        namespace = Path(f"/proc/{self.pids[node]}/ns/uts")
+        # A thread has namespaces of its own, so this one enters that of the node and ends there.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(_set_hostname, namespace, hostname).result()
+
     def api(self, *, timeout: float = 10.0) -> Api:
         """Return a connection to the API server as the administrator; use it in a `with`."""
         return Api(self.server, admin_context(self._layout.pki), timeout=timeout)
@@ -171,3 +207,9 @@ class Box(Handle):
             if not done.ok and _ALREADY_COMPACTED not in done.text():
                 raise BoxError(f"etcd does not compact: HTTP {done.status}: {done.text()}")
         return revision
+
+
+def _set_hostname(namespace: Path, hostname: str) -> None:
+    """Set the host name of a UTS namespace; the calling thread stays in there."""
+    linux.enter(namespace, linux.CLONE_NEWUTS)
+    socket.sethostname(hostname)

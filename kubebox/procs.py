@@ -50,6 +50,27 @@ def frozen(pid: int) -> bool:
     return all(state == "T" for state in states)
 
 
+def children(pid: int) -> list[int]:
+    """Return the processes that `pid` is the parent of just now."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                stat = (entry / "stat").read_text(encoding="utf-8", errors="replace")
+                if int(stat.rpartition(")")[2].split()[1]) == pid:
+                    found.append(int(entry.name))
+    return found
+
+
+def program_name(pid: int) -> str:
+    """Return the name of the program that a process was started as; empty when there is no process."""
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return words[0].rpartition(b"/")[2].decode(errors="replace")
+
+
 @dataclass(frozen=True)
 class ProcessId:
     """A process for good: its pid and when it started."""

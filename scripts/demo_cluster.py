@@ -147,6 +147,7 @@ def real_box(
     nodes: int = WORKERS,
     audit: bool = False,
     detach: bool = False,
+    apiserver_args: Sequence[str] = (),
 ) -> Box:
     """Start a Kubernetes with real nodes that hold our images."""
     spec = BoxSpec(
@@ -156,6 +157,7 @@ def real_box(
         scheduler=True,
         images=tuple(bundles),
         audit=audit,
+        apiserver_args=tuple(apiserver_args),
         ready_timeout=PATIENCE,
     )
     return Box.up(spec, detach=detach, progress=progress)

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 WORKERS = 2
 # All workers may be replaced at once: what holds one back is its job.
 SETTINGS = f"nodesets.demo.replicas={WORKERS},nodesets.demo.updateStrategy.rollingUpdate.maxUnavailable=100%"
+# How soon pods leave a node that is silent; Kubernetes itself waits for 300 s.
+TOLERATION = 20
+SOONER = [f"--default-{taint}-toleration-seconds={TOLERATION}" for taint in ("not-ready", "unreachable")]
 HA_VALUES = ROOT / "examples" / "ha-values.yaml"
 FIGURES = pytest.StashKey[list[str]]()
 
@@ -81,7 +84,7 @@ def site(
         serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH, serialization.NoEncryption()
     ).decode()
     public = key.public_key().public_bytes(serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH)
-    with real_box(None, images(say), say) as box:
+    with real_box(None, images(say), say, apiserver_args=SOONER) as box:
         cluster = Cluster(box.kubeconfig, home, say)
         install_operator(cluster)
         install_slurm(

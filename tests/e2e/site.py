@@ -140,8 +140,8 @@ class Site:
         return Job(self, identity, node, self._pod_of(node))
 
     def _pod_of(self, node: str) -> str:
-        """Return the pod whose host name is the name of a node in Slurm."""
-        return next(name for name, pod in self.pods().items() if pod["spec"].get("hostname", name) == node)
+        """Return the pod that is a node in Slurm: its host name says so, or that of its Kubernetes node."""
+        return next(name for name, pod in self.pods().items() if _slurm_name(name, pod["spec"]) == node)
 
     def _ask(self, identity: str, what: str) -> str:
         return self.cluster.slurm("squeue", "--noheader", f"--jobs={identity}", f"--format={what}").strip()
@@ -196,10 +196,27 @@ class Job:
         """Check that the job runs, on the same worker as before and for the first time."""
         self._expect({"JobState": "RUNNING"})
 
+    def until(self, wanted: Callable[[], Any], what: str) -> float:
+        """Wait like `Site.until`, and fail at once if the job is disturbed meanwhile."""
+
+        def so() -> bool:
+            self.assert_unharmed()
+            return bool(wanted())
+
+        return self.site.until(so, what)
+
     def end(self) -> None:
         """Tell the job to end, and wait until Slurm says that it ended well and ran only once."""
+        self.tell_to_end()
+        self.assert_ended()
+
+    def tell_to_end(self) -> None:
+        """Tell the job to end, which it does within a fraction of a second."""
         touch = ("touch", f"/run/end-{self.identity}")
         self.site.cluster.kubectl("exec", self.pod, "--container=slurmd", "--", *touch)
+
+    def assert_ended(self) -> None:
+        """Wait until Slurm says that the job ended well and ran only once."""
         self.site.until(lambda: self._told()["JobState"] not in _UNFINISHED, f"job {self.identity} ended")
         self._expect({"JobState": "COMPLETED", "ExitCode": "0:0"})
         if self.site.accounting:
@@ -225,6 +242,11 @@ class Job:
         command = ("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates")
         what = (f"--jobs={self.identity}", "--format=State,ExitCode,NodeList")
         return self.site.cluster.slurm(*command, *what).strip()
+
+
+def _slurm_name(pod: str, spec: dict[str, Any]) -> str:
+    """Return the name that a worker has in Slurm."""
+    return str(spec["nodeName"] if spec.get("hostNetwork") else spec.get("hostname", pod))
 
 
 def _is_of(process: Path, uid: str, program: bytes) -> bool:

@@ -121,7 +121,8 @@ def test_make_targets_exist() -> None:
 
 _KINDS_OF_OTHERS = (
     *("configmap", "controllerrevision", "crd", "deployment", "endpointslice", "event", "lease"),
-    *("namespace", "node", "pdb", "pod", "pvc", "secret", "service", "statefulset", "storageclass"),
+    *("namespace", "node", "pdb", "pod", "pvc", "secret", "service", "serviceaccount", "statefulset"),
+    "storageclass",
 )
 
 

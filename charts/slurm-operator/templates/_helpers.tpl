@@ -230,3 +230,49 @@ securityContext:
 {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
+
+{{/*
+What a release of before does not know (helm upgrade --reuse-values) is as values.yaml has it: protection is not lost by that.
+*/}}
+{{- define "slurm-operator.deletionProtectionValues" -}}
+{{- $defaults := dict
+  "enabled" true
+  "exemptUsers" (list "system:serviceaccount:kube-system:pod-garbage-collector")
+  "exemptGroups" (list "system:nodes")
+-}}
+{{- $values := deepCopy (.Values.deletionProtection | default dict) -}}
+{{- range $key, $value := $defaults -}}
+{{- if kindIs "invalid" (index $values $key) }}{{ $_ := set $values $key $value }}{{ end -}}
+{{- end -}}
+{{- toJson $values -}}
+{{- end -}}
+
+{{- define "slurm-operator.removalRequests" -}}
+{{- if ne (toString .Values.webhook.removalRequests) "false" }}true{{ end -}}
+{{- end -}}
+
+{{/*
+A CEL expression: whether deletions by a requester are not refused. The operator always, and whom the values name.
+*/}}
+{{- define "slurm-operator.exempt" -}}
+{{- $values := include "slurm-operator.deletionProtectionValues" . | fromJson -}}
+{{- $operator := printf "system:serviceaccount:%s:%s" (include "slurm-operator.namespace" .) (include "slurm-operator.operator.serviceAccountName" .) -}}
+{{- $users := prepend (include "slurm-operator.list" $values.exemptUsers | fromJsonArray) $operator | uniq -}}
+request.userInfo.username in {{ toRawJson $users }}
+{{- with include "slurm-operator.list" $values.exemptGroups | fromJsonArray }} ||
+request.userInfo.?groups.orValue([]).exists(group, group in {{ toRawJson . }})
+{{- end }}
+{{- end -}}
+
+{{/*
+"true" where the ValidatingAdmissionPolicy is part of the release. A cluster that helm can look at has the API or has not. Where
+it cannot (helm template), the version of Kubernetes decides, which --kube-version states.
+*/}}
+{{- define "slurm-operator.deletionProtection" -}}
+{{- $served := .Capabilities.APIVersions.Has "admissionregistration.k8s.io/v1/ValidatingAdmissionPolicy" -}}
+{{- if not (.Capabilities.APIVersions.Has "v1/Pod") -}}
+{{- $served = or $served (semverCompare ">=1.30-0" .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- $wanted := (include "slurm-operator.deletionProtectionValues" . | fromJson).enabled -}}
+{{- if and $served .Values.operator.enabled $wanted }}true{{ end -}}
+{{- end -}}

@@ -102,10 +102,16 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
-{{- if .Values.webhook.podsBinding }}
+{{- if or .Values.webhook.podsBinding (include "slurm-operator.removalRequests" .) }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
+{{- end }}
+{{- if include "slurm-operator.removalRequests" . }}
+# An annotation on a worker. With this right the metadata and status of a pod can be changed, and not what it runs.
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
 {{- end }}
 {{- end -}}
 

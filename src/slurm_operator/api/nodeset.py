@@ -304,6 +304,12 @@ class NodeSet(Kind, frozen=True):
         return (hostname[0].strip("-") if hostname else "") or self.metadata.name
 
     @property
+    def protects_workers(self) -> bool:
+        """Return whether Kubernetes must not remove workers that may run jobs."""
+        skips = self.metadata.annotations.get(wellknown.ANNOTATION_SKIP_DRAIN) == wellknown.TRUE
+        return self.spec.workload_disruption_protection and not skips
+
+    @property
     def selector(self) -> str:
         """Return the label selector of the pods, as `status.selector` has it."""
         return selector(self.metadata.name, wellknown.APP_SLURMD)
@@ -388,11 +394,14 @@ def daemon_hostname(node_name: str, node_annotations: Mapping[str, str]) -> str:
 
 
 def slurm_node_name(
-    *, scaling_mode: str, pod_name: str, hostname: str, host_network: bool, node_name: str
+    *, scaling_mode: str, stated: bool, pod_name: str, hostname: str, host_network: bool, node_name: str
 ) -> str:
-    """Return the name under which a worker pod registers in Slurm; the mode is the one on the pod's label."""
-    if scaling_mode != ScalingMode.STATEFUL_SET:
-        return hostname
-    if host_network:
+    """Return the name under which a worker pod registers in Slurm; the mode is the one on the pod's label.
+
+    A pod whose slurmd is not told its name (`stated`) registers under its hostname. On the network of its
+    node that is the node's, which is taken to be the name of the Node: what the pod asks for has no effect.
+    """
+    daemon = scaling_mode != ScalingMode.STATEFUL_SET
+    if host_network and not (daemon and stated):
         return node_name
-    return hostname or pod_name
+    return hostname if daemon else hostname or pod_name

@@ -5,7 +5,8 @@ webhook or by hand. The operator then drains the Slurm node and deletes the pod 
 that is not repeated expires, and the node returns to service.
 
 The value is a time and, behind a space, who asked: `2026-11-16T17:00:00Z eviction by alice`. A value that
-does not begin with a time is a request without an end: it holds until the annotation is removed.
+does not begin with a time is a request without an end: it holds until the annotation is removed. By hand:
+`kubectl annotate pod NAME nodeset.slinky.slurm.net/removal-requested=true --overwrite`.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def read(annotations: Mapping[str, str]) -> RemovalRequest | None:
     try:
         moment = datetime.fromisoformat(first)
     except ValueError:
-        return RemovalRequest(None, text[:_MAX_BY])
+        return RemovalRequest(None, "" if text == wellknown.TRUE else text[:_MAX_BY])
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     try:

@@ -90,6 +90,8 @@ _SENTENCES: Final = {
     errors.NoCommonVersion.kind: "slurmrestd at {url} offers no version of its API that this operator knows",
     errors.Overloaded.kind: "slurmrestd at {url} answers, but Slurm limits the rate of its requests: raise "
     "rl_bucket_size and rl_refill_rate in SlurmctldParameters, or find out who else asks that often",
+    errors.WrongCluster.kind: "slurmrestd at {url} is of another Slurm cluster than the workers, so nothing "
+    "is done to any worker: give the address of the right slurmrestd",
     errors.Refused.kind: "slurmrestd at {url} answers, but Slurm refuses to list its nodes; its words are in "
     "the operator's log",
 }
@@ -145,7 +147,21 @@ def assess(seen: Observed, previous: Condition | None, now: float, *, grace: flo
     if isinstance(failure, errors.CircuitOpen):
         # Others were cut off before the first list was asked for: what they met is that nobody answered.
         kind = errors.RestUnreachable.kind
-    return Health(ready=False, reason=kind, message=sentence(kind, seen.url))
+    return (
+        mismatch(failure, seen.url)
+        if isinstance(failure, errors.WrongCluster)
+        else Health(ready=False, reason=kind, message=sentence(kind, seen.url))
+    )
+
+
+def mismatch(failure: errors.WrongCluster, url: str) -> Health:
+    """Say that slurmrestd is of another cluster than the workers."""
+    message = (
+        f"slurmrestd at {url} is of the Slurm cluster {failure.reported!r}, but the workers join "
+        f"{failure.expected!r}, so nothing is done to any worker: give the address of the slurmrestd of "
+        f"{failure.expected!r}, or, if the address is right, spec.clusterName must be {failure.reported!r}"
+    )
+    return Health(ready=False, reason=failure.kind, message=message)
 
 
 def _said_failing(previous: Condition | None) -> bool:
@@ -183,15 +199,21 @@ def health_changed(update: ViewUpdate) -> bool:
     return before != after
 
 
+# Reasons with an Event of their own.
+_WARNINGS: Final = {
+    SUSPICIOUS: "SlurmListSuspicious",
+    errors.TokenRefused.kind: "SlurmTokenRefused",
+    errors.WrongCluster.kind: "SlurmClusterNameMismatch",
+}
+
+
 def transition(old: Condition | None, new: Condition) -> EventText | None:
     """Return what to tell people about a condition that moved, if it is worth an Event."""
     if old is not None and (old.status, old.reason) == (new.status, new.reason):
         return None
     was_ready = old is not None and old.status == ConditionStatus.TRUE
-    if new.reason == SUSPICIOUS:
-        return EventText("Warning", "SlurmListSuspicious", "Connect", new.message)
-    if new.reason == errors.TokenRefused.kind:
-        return EventText("Warning", "SlurmTokenRefused", "Connect", new.message)
+    if (warning := _WARNINGS.get(new.reason)) is not None:
+        return EventText("Warning", warning, "Connect", new.message)
     if new.status == ConditionStatus.TRUE and not was_ready:
         return EventText("Normal", "SlurmApiConnected", "Connect", new.message)
     if new.status == ConditionStatus.FALSE and was_ready:

@@ -13,16 +13,24 @@ may be another cluster. Nothing here polls: a health that changes comes from the
 channel, and a look is asked for later only while a failure is young. A connection that fails is tried ever
 less often; when its RestApi becomes ready, it is tried at once.
 
+slurmrestd reports the name of its cluster. If the workers of a Controller join a cluster of another name, the
+condition says so, and the connection tells this Controller nothing, while it may serve others (`clients`).
+
+A Controller whose slurmctld is external vanishes at once when it is deleted, and its Slurm goes on. So its
+connection stays while NodeSets that are to be drained still name it, as long as its RestApi or Cluster and
+its Secret are there. The operator remembers what such a Controller was only until it ends.
+
 Changes of Slurm nodes are passed on into `wiring.node_events`, for the NodeSets.
 """
 
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from slurm_operator.api import Cluster, Controller, RestApi, wellknown
+from slurm_operator.api import Cluster, Controller, NodeSet, RestApi, wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.conditions import condition_changed, condition_rose, true_since
 from slurm_operator.controllers.health import (
@@ -30,8 +38,10 @@ from slurm_operator.controllers.health import (
     GRACE,
     Health,
     Problem,
+    Wait,
     assess,
     health_changed,
+    mismatch,
     observe,
     unreadable,
 )
@@ -44,6 +54,7 @@ from slurm_operator.kube.references import Owner, enqueue_owners
 from slurm_operator.kube.sources import Channel, any_of, ignore_status
 from slurm_operator.slurm.address import parse_url
 from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.slurm.errors import WrongCluster
 from slurm_operator.slurm.token import MintedToken
 
 if TYPE_CHECKING:
@@ -53,6 +64,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.controller import Requeue
     from slurm_operator.kube.models import Secret
     from slurm_operator.kube.store import Change, Store
+    from slurm_operator.slurm.clients import Connection
     from slurm_operator.slurm.view import ViewUpdate
 
 NAME: Final = "slurmclient-controller"
@@ -161,6 +173,23 @@ def target(
     return Target(url, f"{controller.metadata.uid} {token.fingerprint}", token)
 
 
+def expected_cluster(controller: Controller) -> str:
+    """Return the name of the Slurm cluster that the workers of a Controller join; empty if it is not stated.
+
+    Where this operator renders slurm.conf, the name is in it. An external slurmctld has a name of its own.
+    """
+    return controller.spec.cluster_name if controller.spec.external else controller.cluster_name
+
+
+def drains(nodesets: Iterable[NodeSet], controller: str) -> bool:
+    """Return whether a NodeSet of a Controller, all of one namespace, is drained before it may go."""
+    return any(
+        nodeset.spec.controller_ref.name == controller
+        and wellknown.FINALIZER_DRAIN in nodeset.metadata.finalizers
+        for nodeset in nodesets
+    )
+
+
 class Serving(NamedTuple):
     """Which RestApi leads to a cluster, and since when it is ready; None while it is not."""
 
@@ -209,6 +238,9 @@ class SlurmClient:
         self._controllers = wiring.manager.informer(Controller)
         self._restapis = wiring.manager.informer(RestApi)
         self._clusters = wiring.manager.informer(Cluster)
+        self._nodesets = wiring.manager.informer(NodeSet)
+        # External Controllers as they were last seen, while they exist and while NodeSets still need them.
+        self._externals: dict[Key, Controller] = {}
         self._health: Channel[Key] = Channel()
         # By Controller, what its RestApi was at the last look.
         self._serving: dict[Key, Serving] = {}
@@ -220,6 +252,7 @@ class SlurmClient:
                 self._restapis, self._served, any_of(ignore_status, condition_rose(wellknown.CONDITION_READY))
             )
             .watch(self._clusters, self._users)
+            .watch(self._nodesets, self._left_behind, ignore_status)
             .watch_channel(self._health, lambda key: (key,))
             .watch_channel(self._secrets.changes, enqueue_owners(NAME))
         )
@@ -229,9 +262,19 @@ class SlurmClient:
         """Map a Cluster to the Controllers that use it, or may from now on."""
         namespace, name = change.key
         yield Key(namespace, name)
-        for controller in self._controllers.store.list(namespace):
-            if cluster_ref(controller) == name:
+        controllers = self._controllers.store.list(namespace)
+        outlived = (one for key, one in self._externals.items() if key not in self._controllers.store)
+        for controller in (*controllers, *outlived):
+            if controller.metadata.namespace == namespace and cluster_ref(controller) == name:
                 yield controller.key
+
+    def _left_behind(self, change: Change[NodeSet]) -> Iterable[Key]:
+        """Map a NodeSet to its Controller if that is gone and was kept in mind for it."""
+        for version in (change.old, change.new):
+            if version is not None:
+                key = Key(version.metadata.namespace, version.spec.controller_ref.name)
+                if key in self._externals and key not in self._controllers.store:
+                    yield key
 
     def _served(self, change: Change[RestApi]) -> Iterable[Key]:
         """Map a RestApi to the Controllers that it served and serves; one that was never read, to all."""
@@ -247,14 +290,18 @@ class SlurmClient:
         controller = Key(key.namespace, key.name)
         for change in update.changes:
             self._node_events.send(SlurmNodeEvent(controller, change.name, change.old, change.new))
-        if health_changed(update) and self._connections.linked(key) is None:
+        if not health_changed(update):
+            return
+        # Of a connection that is shared, the Cluster's status tells; only the name is the Controller's own.
+        mismatched = any(isinstance(view.failure, WrongCluster) for view in (update.view, update.previous))
+        if mismatched or self._connections.linked(key) is None:
             self._health.send(controller)
 
     # ---------------------------------------------------------------------------------------------- reconcile
     async def reconcile(self, key: Key) -> Requeue | None:
         """Give a Controller its connection and say how it is."""
-        controller = self._controllers.store.get(key)
         own = ConnectionKey("Controller", key.namespace, key.name)
+        controller = self._controller(key)
         if controller is None:
             if key not in self._controllers.store.unreadable:
                 self._connections.remove(own)
@@ -272,36 +319,72 @@ class SlurmClient:
         match choice:
             case Cluster():
                 self._secrets.want(Owner(NAME, key), ())
-                self._connections.link(own, ConnectionKey("Cluster", *choice.key))
-                return await self._reporter.say(controller, mirror(choice))
+                through = ConnectionKey("Cluster", *choice.key)
+                shared = self._connections.link(
+                    own, through, cluster=expected_cluster(controller), external=controller.spec.external
+                )
+                return await self._say(controller, self._shared_health(choice, shared))
             case RestApi():
                 return await self._connect(controller, choice, own)
             case Problem():
                 self._secrets.want(Owner(NAME, key), ())
                 self._connections.remove(own)
-                return await self._reporter.say(controller, choice.health)
+                return await self._say(controller, choice.health)
             case Health():
-                return await self._reporter.say(controller, choice)
+                return await self._say(controller, choice)
+
+    def _controller(self, key: Key) -> Controller | None:
+        """Return a Controller, also one that is gone while its Slurm goes on and NodeSets drain."""
+        found = self._controllers.store.get(key)
+        if found is not None:
+            if found.spec.external:
+                self._externals[key] = found
+            else:
+                self._externals.pop(key, None)
+            return found
+        if key in self._controllers.store.unreadable:
+            return None
+        kept = self._externals.get(key)
+        if kept is not None and not drains(self._nodesets.store.list(key.namespace), key.name):
+            del self._externals[key]
+            return None
+        return kept
+
+    async def _say(self, controller: Controller, health: Health | Wait) -> Requeue | None:
+        """Say how the connection of a Controller is, if there is still a Controller to say it of."""
+        if controller.key not in self._controllers.store:
+            return None
+        return await self._reporter.say(controller, health)
 
     async def _connect(self, controller: Controller, restapi: RestApi, own: ConnectionKey) -> Requeue | None:
         try:
             secret = await self._secret(controller)
         except KubeError:
             # Nobody knows what the key is now, so the connection that is there stays.
-            await self._reporter.say(controller, unreadable("JwtSecretUnreadable"))
+            await self._say(controller, unreadable("JwtSecretUnreadable"))
             raise
         chosen = target(controller, restapi, secret, self._override)
         if isinstance(chosen, Problem):
             self._connections.remove(own)
-            return await self._reporter.say(controller, chosen.health)
-        connection = self._connections.set(own, chosen)
+            return await self._say(controller, chosen.health)
+        connection = self._connections.set(
+            own, chosen, cluster=expected_cluster(controller), external=controller.spec.external
+        )
         before, serves = self._serving.get(controller.key), serving(restapi)
         self._serving[controller.key] = serves
         if came_back(before, serves):
             connection.retry()
         now = asyncio.get_running_loop().time()
         health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
-        return await self._reporter.say(controller, health)
+        return await self._say(controller, health)
+
+    def _shared_health(self, cluster: Cluster, connection: Connection | None) -> Health:
+        """Say how a connection is that a Controller shares with a Cluster."""
+        failure = None if connection is None else connection.view.failure
+        if connection is not None and isinstance(failure, WrongCluster):
+            found = mismatch(failure, connection.target.url)
+            return replace(found, message=f"through the Cluster {cluster.metadata.name!r}: {found.message}")
+        return mirror(cluster)
 
     async def _secret(self, controller: Controller) -> Secret | None:
         selector = controller.jwt_key

@@ -15,6 +15,10 @@ the server refuses to drop something, because a field cannot be changed, the fie
 and everything else is applied as ever. A crash between any two steps is harmless: the next first apply finds
 the caretaker and finishes.
 
+Some fields exclude each other (`_ALTERNATIVES`): where another program has set one of them, an apply of ours
+would leave both and is refused. Then the field is handed to the caretaker alone, whoever owned it, and the
+caretaker applies what is desired, which replaces the one by the other at once.
+
 An apply cannot insist that the object does not exist yet: it would take over one that somebody made a moment
 ago. Where that matters, `create` makes the object with a plain create, which does insist, and then turns the
 ownership of its fields into that of an apply. A create owns also what the server filled in; an apply right
@@ -48,9 +52,9 @@ from slurm_operator.kube.applied import (
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from slurm_operator.kube.managed import managed_fields, with_managers, without_managers
-from slurm_operator.kube.managedfields import hand_over, has_applied
-from slurm_operator.kube.meta import Key, Object
-from slurm_operator.kube.models import Secret
+from slurm_operator.kube.managedfields import claim, hand_over, has_applied
+from slurm_operator.kube.meta import Key, Object, Resource
+from slurm_operator.kube.models import PodDisruptionBudget, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -65,6 +69,11 @@ T = TypeVar("T", bound=Object)
 
 # The field manager of the Go operator: client-go takes the name of the binary.
 PREDECESSORS = ("manager",)
+
+# Fields of which the API server allows only one: an apply cannot set one while another program owns another.
+_ALTERNATIVES: dict[Resource, tuple[tuple[str, ...], ...]] = {
+    PodDisruptionBudget.RESOURCE: (("spec", "maxUnavailable"), ("spec", "minAvailable")),
+}
 
 # At each of them, somebody has written to the object since the last one.
 _ATTEMPTS = 5
@@ -181,12 +190,43 @@ class Applier:
         if foreign:
             await self._leave_owners(kind, key, former_owners)
         body = _insisting(desired, uid) if uid else desired
-        if foreign or record is None or (live is not None and live.metadata.uid != record.uid):
-            answer = await self._first_apply(body, kind)
-        else:
-            answer = await self._client.apply(kind, body, field_manager=self._field_manager)
+        first = foreign or record is None or (live is not None and live.metadata.uid != record.uid)
+        try:
+            answer = await self._send(body, kind, first=first)
+        except Invalid:
+            if not await self._drop_alternatives(body, kind):
+                raise
+            answer = await self._send(body, kind, first=True)
         self._remember((_slot(kind), key), Record(wanted, answer))
         return outcome_of(live, record, answer), answer
+
+    async def _send(self, desired: Mapping[str, Any], kind: type[T], *, first: bool) -> T:
+        if first:
+            return await self._first_apply(desired, kind)
+        return await self._client.apply(kind, desired, field_manager=self._field_manager)
+
+    async def _drop_alternatives(self, desired: Mapping[str, Any], kind: type[T]) -> bool:
+        """Set our one of several fields that exclude each other; return whether another one was set.
+
+        The caretaker gets the other field, whoever owns it, and applies what is desired: so the one goes and
+        the other comes in a single request, and the object is never without either.
+        """
+        unwanted = [path for path in _ALTERNATIVES.get(kind.RESOURCE, ()) if not _has(desired, path)]
+        if not unwanted:
+            return False
+        key = _key(desired)
+        try:
+            managed = await self._client.get(with_managers(kind), key.name, key.namespace)
+        except NotFound:
+            return False
+        handed = claim(managed_fields(managed), unwanted, self._caretaker)
+        if handed is None:
+            return False
+        log.info("replacing a field that excludes ours", kind=kind.RESOURCE.kind, key=str(key))
+        await self._patch(managed, [_replace("managedFields", handed)])
+        body = _insisting(desired, managed.metadata.uid)
+        await self._client.apply(kind, body, field_manager=self._caretaker)
+        return True
 
     async def _own(self, desired: Mapping[str, Any], kind: type[T], made: T) -> T | None:
         """Turn our create into an apply, as if the object had been made by one; None if that cannot be done.
@@ -307,6 +347,13 @@ def _is_of_another(error: Invalid) -> bool:
 def _key(desired: Mapping[str, Any]) -> Key:
     metadata = desired.get("metadata") or {}
     return Key(metadata.get("namespace", ""), metadata.get("name", ""))
+
+
+def _has(desired: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    value: Any = desired
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value is not None
 
 
 def _insisting(desired: Mapping[str, Any], uid: str) -> dict[str, Any]:

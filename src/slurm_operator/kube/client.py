@@ -257,8 +257,9 @@ class Client:
         field_manager: str = FIELD_MANAGER,
         dry_run: bool = False,
         timeout: float | None = None,
+        not_after: float | None = None,
     ) -> T:
-        """Change part of an object."""
+        """Change part of an object; with `not_after`, a time of the running loop, nothing is sent later."""
         call = object_call(
             "PATCH",
             "patch",
@@ -270,7 +271,7 @@ class Client:
             body=patch,
             content_type=type.value,
         )
-        return await self._object(kind, call, timeout)
+        return await self._object(kind, call._replace(not_after=not_after), timeout)
 
     async def patch_status(
         self,

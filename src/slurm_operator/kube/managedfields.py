@@ -65,6 +65,36 @@ def hand_over(
     return [merged, *(entry for entry in entries if entry not in old)]
 
 
+def claim(
+    entries: Sequence[FieldsEntry], paths: Collection[Sequence[str]], caretaker: str
+) -> list[FieldsEntry] | None:
+    """Give some fields to the caretaker alone, whoever owns them; return None if none is owned by anyone."""
+    claimed: dict[str, Any] = {}
+    rest: list[FieldsEntry] = []
+    for entry in entries:
+        fields = entry.fields_v1
+        for path in paths:
+            names = [f"f:{name}" for name in path]
+            if not entry.subresource and _holds(fields, names):
+                fields = _without(fields, names)
+                claimed = union(claimed, _tree(names))
+        rest.append(msgspec.structs.replace(entry, fields_v1=fields))
+    if not claimed:
+        return None
+    before = [entry for entry in rest if _applied_by(entry, caretaker)]
+    for entry in before:
+        claimed = union(claimed, entry.fields_v1)
+    others = [entry for entry in rest if entry not in before]
+    merged = msgspec.structs.replace(
+        others[0] if others else before[0],
+        manager=caretaker,
+        operation="Apply",
+        subresource="",
+        fields_v1=claimed,
+    )
+    return [merged, *(entry for entry in others if entry.fields_v1)]
+
+
 def has_applied(entries: Sequence[FieldsEntry], manager: str) -> bool:
     """Tell whether a manager owns fields by an apply."""
     return any(_applied_by(entry, manager) for entry in entries)
@@ -77,6 +107,24 @@ def _applied_by(entry: FieldsEntry, manager: str) -> bool:
 def _set_owner(entry: FieldsEntry, owners: Collection[str]) -> bool:
     references = entry.fields_v1.get("f:metadata", {}).get("f:ownerReferences", {})
     return any(f'k:{{"uid":"{uid}"}}' in references for uid in owners)
+
+
+def _holds(fields: dict[str, Any], names: Sequence[str]) -> bool:
+    return not names or (names[0] in fields and _holds(fields[names[0]], names[1:]))
+
+
+def _without(fields: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """Return the set of fields without one, and without the fields above it that held nothing else."""
+    below = _without(fields[names[0]], names[1:]) if len(names) > 1 else {}
+    return {
+        name: below if name == names[0] else value
+        for name, value in fields.items()
+        if name != names[0] or below
+    }
+
+
+def _tree(names: Sequence[str]) -> dict[str, Any]:
+    return {names[0]: _tree(names[1:])} if names else {}
 
 
 def union(left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:

@@ -8,9 +8,10 @@ There are three questions, because "not now" and "never" are different things. A
 ready or short of memory has taints that Kubernetes sets and takes away by itself. It admits no new worker for
 that, but a worker that is there stays, and one that is pinned to it waits for it.
 
-Workers of machines (scaling mode DaemonSet) tolerate the taints of a machine that does not answer, without a
-limit in time. Kubernetes gives other pods five minutes, and then kills them to start them elsewhere; here
-there is no elsewhere, and a kubelet that is silent for longer says nothing about the jobs beside it.
+Workers tolerate the taints of a node that does not answer, without a limit in time. Kubernetes gives other
+pods five minutes and then deletes them, to start them elsewhere. A kubelet that has lost the API server for
+longer says nothing about the jobs beside it, and would end them on its return; and a worker cannot start
+elsewhere while its name is taken. Workers of a node that is gone are removed because it is gone.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.api.shared import PodTemplate
-from slurm_operator.kube.models import PodSpec
+from slurm_operator.kube.models import PodSpec, Taint, Toleration
 from slurm_operator.objects import pods
 from slurm_operator.objects.desired import invalid
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.kube.models import Node, Taint, Toleration
+    from slurm_operator.kube.models import Node, Pod
     from slurm_operator.kube.parts import LabelSelectorRequirement
     from slurm_operator.kube.pods import NodeSelectorTerm
 
@@ -50,23 +50,64 @@ _PASSING: Final = frozenset(
         "node.kubernetes.io/unschedulable",
     }
 )
+# Set by cluster-autoscaler and Karpenter on a node that they are about to remove.
+_REMOVAL_TAINTS: Final = frozenset(
+    {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
+)
 # Numbers of labels and taints are those of Go's int64.
 _MAX_DIGITS = 19
 
 
-def tolerations(nodeset: NodeSet) -> list[dict[str, Any]]:
-    """Return the taints that every worker of a NodeSet tolerates, besides those its user names."""
-    ours = [{"key": wellknown.TAINT_WORKER, "operator": "Equal", "effect": wellknown.TAINT_WORKER_EFFECT}]
-    if nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET:
-        ours += [{"key": key, "operator": "Exists", "effect": _NO_EXECUTE} for key in _SILENT]
-    return ours
+def cordoned(node: Node) -> bool:
+    """Return whether a node is to take no more work: by `kubectl cordon`, or by an autoscaler's taint."""
+    return node.spec.unschedulable or any(taint.key in _REMOVAL_TAINTS for taint in node.spec.taints)
+
+
+def driven_away(pod: Pod, node: Node) -> bool:
+    """Return whether a node has a NoExecute taint that a pod does not tolerate at all.
+
+    One that is tolerated for some seconds is tolerated here: Kubernetes says when they are over.
+    """
+    return any(
+        taint.effect == _NO_EXECUTE
+        and taint.key not in _SILENT
+        and not any(_tolerates(item, taint) for item in pod.spec.tolerations)
+        for taint in node.spec.taints
+    )
+
+
+def tolerations() -> list[dict[str, Any]]:
+    """Return the taints that every worker tolerates, besides those that its user names."""
+    return [
+        {"key": wellknown.TAINT_WORKER, "operator": "Equal", "effect": wellknown.TAINT_WORKER_EFFECT},
+        *({"key": key, "operator": "Exists", "effect": _NO_EXECUTE} for key in _SILENT),
+    ]
+
+
+def overdue_tolerations(pod: Pod) -> list[dict[str, Any]] | None:
+    """Return all tolerations that an existing pod should have, if some that it needs are missing.
+
+    Kubernetes lets tolerations be added to a pod and their seconds be changed, and obeys the first one that
+    matches a taint. So those for a silent node come first, in the place of the pod's own with a limit.
+    """
+    there = pod.spec.tolerations
+    if all(_tolerated_for_ever(Taint(key=key, effect=_NO_EXECUTE), there) for key in _SILENT):
+        return None
+    ours = tuple(Toleration(key=key, operator="Exists", effect=_NO_EXECUTE) for key in _SILENT)
+    others = (item for item in there if msgspec.structs.replace(item, toleration_seconds=None) not in ours)
+    return [msgspec.to_builtins(item) for item in (*ours, *others)]
+
+
+def _tolerated_for_ever(taint: Taint, there: Iterable[Toleration]) -> bool:
+    first = next((item for item in there if _tolerates(item, taint)), None)
+    return first is not None and first.toleration_seconds is None
 
 
 def node_fit(nodeset: NodeSet) -> Fit:
     """Return what decides on which machines a NodeSet's workers belong."""
     wish = nodeset.spec.template.spec
     template = PodTemplate(spec={name: wish[name] for name in _PLACING if name in wish})
-    merged = pods.pod_spec({"tolerations": tolerations(nodeset)}, template)
+    merged = pods.pod_spec({"tolerations": tolerations()}, template)
     try:
         spec = msgspec.convert(merged, PodSpec)
     except msgspec.ValidationError as error:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import ConfigMapKeySelector
-from slurm_operator.objects import config, labels, nodefit, pods, slurmd_conf, slurmd_shared
+from slurm_operator.objects import config, labels, nodefit, pods, slurmd_args, slurmd_conf, slurmd_shared
 from slurm_operator.objects.desired import Manifest, Unbuildable, gather
 from slurm_operator.objects.references import References, checksum
 from slurm_operator.objects.slurmd_claims import claim_volumes
@@ -39,12 +39,36 @@ _SSH_PORT_NAME = "ssh"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
 
-# Jobs of a pod that ends should not wait for Slurm to find out by itself, so slurmd's node goes down first.
+_STATED = frozenset({wellknown.ANNOTATION_STATED_NAME})
+_ENV_GRACE = "SLINKY_GRACE_SECONDS"
+# That of Kubernetes.
+_DEFAULT_GRACE = 30
+
+# What a worker does before it ends, for whatever reason: take no new jobs, let the steps in its container end
+# for as long as Kubernetes waits, and go down, so that jobs need not wait until Slurm finds out by itself.
+#
 # The reason is the only mark of whose drain a drain is. So on a node that is drained it stays as it is, and
 # if there is none, the one given does not say that it is ours: we would end the drain.
+#
+# Steps are found by the names of processes, since slurmctld may not answer. With cgroup/v2, slurmd keeps a
+# `slurmstepd infinity` that is no step; a process that has ended already has no command line. The last ten
+# seconds of the grace period are for the update to DOWN and for slurmd itself.
 _TERMINATING = "Pod is terminating"
 PRE_STOP: Final = f"""\
-node=$(hostname)
+seconds() {{ read -r up _ </proc/uptime; echo "${{up%%.*}}"; }}
+steps() {{
+  for comm in /proc/[0-9]*/comm; do
+    {{ read -r name <"$comm"; }} 2>/dev/null || continue
+    [ "$name" = slurmstepd ] || continue
+    case $({{ tr '\\0' ' ' <"${{comm%comm}}cmdline"; }} 2>/dev/null) in
+      ''|*'slurmstepd infinity'*) ;;
+      *) return 0 ;;
+    esac
+  done
+  return 1
+}}
+end=$(($(seconds) + ${{{_ENV_GRACE}:-{_DEFAULT_GRACE}}} - 10))
+node=${{{slurmd_args.ENV_NODE_NAME}:-$(hostname)}}
 reason='{wellknown.REASON_PREFIX}{_TERMINATING}'
 known=$(timeout 5 scontrol show node "$node" 2>/dev/null)
 state=$(printf '%s\\n' "$known" | sed -n 's/^ *State=\\([^ ]*\\).*/\\1/p')
@@ -53,8 +77,14 @@ case $state in
     given=$(printf '%s\\n' "$known" | sed -n 's/^ *Reason=\\(.*\\) \\[[^]]*\\]$/\\1/p')
     reason=${{given:-{_TERMINATING}}}
     ;;
+  *)
+    timeout 5 scontrol update NodeName="$node" State=DRAIN Reason="$reason"
+    ;;
 esac
-exec scontrol update NodeName="$node" State=DOWN Reason="$reason"
+while [ "$(seconds)" -lt "$end" ] && steps; do
+  sleep 1
+done
+exec timeout 8 scontrol update NodeName="$node" State=DOWN Reason="$reason"
 """
 
 
@@ -107,7 +137,18 @@ def content_changed(annotations: Mapping[str, str], hashes: Mapping[str, str]) -
 def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
     """Return the pod of one worker; `revision` is the hash of the revision that it is made from."""
     nodeset, spec = template.nodeset, template.spec
-    annotations = dict(template.annotations)
+    host_network = bool(spec.get("hostNetwork"))
+    containers = [
+        slurmd_args.identified(item, worker, host_network=host_network)
+        if item["name"] == SLURMD.name
+        else item
+        for item in spec["containers"]
+    ]
+    (slurmd,) = (item for item in containers if item["name"] == SLURMD.name)
+    annotations = {
+        **{name: value for name, value in template.annotations.items() if name not in _STATED},
+        **slurmd_args.marks(slurmd, worker, host_network=host_network),
+    }
     if worker.topology is not None:
         # Known before the pod is scheduled, so that slurmd has it from its first start.
         annotations[wellknown.ANNOTATION_TOPOLOGY] = worker.topology or annotations.get(
@@ -122,18 +163,26 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
             "namespace": nodeset.metadata.namespace,
             "labels": {
                 **template.labels,
-                **identity_labels(worker, host_network=bool(spec.get("hostNetwork"))),
+                **identity_labels(worker, host_network=host_network),
                 wellknown.LABEL_REVISION_HASH: revision,
+                **_protection(nodeset),
             },
             "annotations": annotations,
             "ownerReferences": [labels.owner_reference(nodeset)],
         },
         "spec": {
             **_placed(spec, worker.node),
+            "containers": containers,
             "hostname": worker.hostname,
             "volumes": claim_volumes(nodeset, worker.claim_identity, spec.get("volumes", [])),
         },
     }
+
+
+def _protection(nodeset: NodeSet) -> dict[str, str]:
+    """Return the label of a new worker: a job may start on it before the operator knows of any."""
+    protected = nodeset.protects_workers
+    return {wellknown.LABEL_POD_PROTECT: wellknown.TRUE} if protected else {}
 
 
 def _placed(spec: Mapping[str, Any], node: str) -> dict[str, Any]:
@@ -192,7 +241,7 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "subdomain": nodeset.worker_service_name,
-        "tolerations": nodefit.tolerations(nodeset),
+        "tolerations": nodefit.tolerations(),
         "initContainers": [
             pods.container(
                 pods.logfile(log, private=pods.share_files(spec.template.spec, spec.slurmd, spec.logfile)),
@@ -240,22 +289,25 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
             config.conf_server(controller),
             "--conf",
             slurmd_conf.node_conf(nodeset),
+            *slurmd_args.ARGUMENTS,
         ],
         "env": [
+            {"name": _ENV_GRACE, "value": _grace(nodeset)},
             {
                 "name": slurmd_conf.ENV_TOPOLOGY,
                 "valueFrom": {
                     "fieldRef": {"fieldPath": f"metadata.annotations['{wellknown.ANNOTATION_TOPOLOGY}']"}
                 },
             },
-            *slurmd_conf.resource_environment(nodeset),
+            *slurmd_conf.resource_environment(nodeset, reserve=config.constrains_memory(controller)),
         ],
         "ports": [
             {"name": SLURMD.name, "containerPort": wellknown.PORT_SLURMD, "protocol": "TCP"},
             *((_SSH_PORT,) if ssh else ()),
         ],
         "startupProbe": pods.patient(alive),
-        "livenessProbe": pods.patient(alive),
+        # Only for a user who wants one: it ends every job in the container before Slurm gives slurmd up.
+        **({"livenessProbe": pods.patient(alive)} if _wants_liveness(nodeset) else {}),
         "readinessProbe": pods.http_probe(wellknown.PATH_READYZ, SLURMD.name),
         "lifecycle": {"preStop": {"exec": {"command": ["/usr/bin/sh", "-c", PRE_STOP]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": list(_CAPABILITIES)}},
@@ -265,6 +317,16 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
             *(_SSH_MOUNTS if ssh else ()),
         ],
     }
+
+
+def _grace(nodeset: NodeSet) -> str:
+    """Return how many seconds Kubernetes gives a worker to end."""
+    given = nodeset.spec.template.spec.get("terminationGracePeriodSeconds")
+    return str(given if isinstance(given, int) else _DEFAULT_GRACE)
+
+
+def _wants_liveness(nodeset: NodeSet) -> bool:
+    return any(item.get("livenessProbe") for _, item in slurmd_conf.own_container(nodeset))
 
 
 # A worker takes its machine for its own, and keeps other workers away from it.

@@ -34,6 +34,7 @@ ENV_CPUS: Final = "POD_CPUS"
 ENV_MEMORY: Final = "POD_MEMORY"
 
 _WHERE = "spec.extraConf"
+_TEMPLATE = "spec.template.spec"
 _TOPOLOGY = "Topology"
 # Slurm knows the option under both names.
 _FEATURES = ("Feature", "Features")
@@ -41,6 +42,9 @@ _FEATURE = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
 # Out of the single quotes and back again, with something in double quotes for the shell to fill in.
 _FILLED_IN = re.compile(r"""'"[^'"`\\]*"'""")
 _MIB = 1024 * 1024
+# slurmd and one slurmstepd were measured at 5 to 15 MiB each; sshd and a login shell are as large.
+_LEAST_RESERVE = 64
+_MOST_RESERVE = 1024
 
 
 def node_conf(nodeset: NodeSet) -> str:
@@ -81,29 +85,45 @@ def _options(extra: str) -> dict[str, list[str]]:
 # -------------------------------------------------------------------------------------------------- resources
 
 
-def resource_environment(nodeset: NodeSet) -> list[dict[str, Any]]:
+def resource_environment(nodeset: NodeSet, *, reserve: bool = False) -> list[dict[str, Any]]:
     """Return the variables from which slurmd learns what it may use; 0 stands for no limit.
 
     CPUs are rounded up, because Slurm counts whole ones; memory is rounded down, because Slurm hands out all
-    that it is told of.
+    that it is told of. With `reserve`, some of it is kept for slurmd and what runs beside it.
     """
     cpus, cpu_field = _limit(nodeset, "cpu")
     memory, memory_field = _limit(nodeset, "memory")
     return [
         {"name": ENV_CPUS, "value": _whole(cpus, 1, ROUND_CEILING, cpu_field)},
-        {"name": ENV_MEMORY, "value": _whole(memory, _MIB, ROUND_FLOOR, memory_field)},
+        {"name": ENV_MEMORY, "value": _offered(_whole(memory, _MIB, ROUND_FLOOR, memory_field), reserve)},
+    ]
+
+
+def _offered(limit: str, reserve: bool) -> str:  # noqa: FBT001 - private, and named by its caller
+    """Return the memory for jobs in MiB: a twentieth is kept, at least 64 and at most 1024, never half."""
+    whole = int(limit)
+    if not reserve or whole <= 0:
+        return limit
+    return str(whole - min(max(whole // 20, _LEAST_RESERVE), _MOST_RESERVE, whole // 2))
+
+
+def own_container(nodeset: NodeSet) -> list[tuple[str, dict[str, Any]]]:
+    """Return what a user wrote about the container slurmd, with the fields; what wins comes first."""
+    wishes = take(nodeset.spec.template.spec, "containers", list, _TEMPLATE)
+    return [
+        *(
+            (f"{_TEMPLATE}.containers[{index}]", item)
+            for index, item in enumerate(wishes)
+            if isinstance(item, dict) and item.get("name") == wellknown.APP_SLURMD
+        ),
+        ("spec.slurmd", nodeset.spec.slurmd),
     ]
 
 
 def _limit(nodeset: NodeSet, resource: str) -> tuple[Any, str]:
     """Return a limit of the container slurmd, wherever it is set, else of the pod, and the field it is in."""
-    pod, where = nodeset.spec.template.spec, "spec.template.spec"
-    places = [
-        (item, f"{where}.containers[{index}]")
-        for index, item in enumerate(take(pod, "containers", list, where))
-        if isinstance(item, dict) and item.get("name") == wellknown.APP_SLURMD
-    ]
-    for holder, field in (*places, (nodeset.spec.slurmd, "spec.slurmd"), (pod, where)):
+    pod = (_TEMPLATE, nodeset.spec.template.spec)
+    for field, holder in (*own_container(nodeset), pod):
         limits = take(take(holder, "resources", dict, field), "limits", dict, f"{field}.resources")
         if limits.get(resource) is not None:
             return limits[resource], f"{field}.resources.limits.{resource}"

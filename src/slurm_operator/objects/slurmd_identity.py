@@ -4,9 +4,12 @@ There are two ways to be somebody. A *numbered* worker (scaling mode StatefulSet
 its name, its hostname and its volumes again after a restart, on whichever machine. A worker *of a node*
 (scaling mode DaemonSet) has a random pod name, and its hostname and its volumes are those of the machine.
 
-The hostname is what slurmd registers under, so it must be fit to be one; what is not is refused here, with
-the field or annotation to look at, instead of by the API server at each attempt. The labels are read back as
-state, by the Go operator, too: the scaling mode of a pod is the one on its label, not that of the NodeSet.
+slurmd is told its name (`-N`): the hostname or, for a numbered worker on the network of its node, the name of
+that Node. An annotation marks the pods to which this applies (`slurmd_args`); the name of others is a guess.
+
+The hostname must be fit to be one; what is not is refused here, with the field or annotation to look at,
+instead of by the API server at each attempt. The labels are read back as state, by the Go operator, too: the
+scaling mode of a pod is the one on its label, not that of the NodeSet.
 """
 
 from __future__ import annotations
@@ -116,6 +119,7 @@ def node_of(pod: Pod) -> str:
     """Return the name under which a pod registers in Slurm; empty while that cannot be known."""
     return slurm_node_name(
         scaling_mode=scaling_mode(pod),
+        stated=pod.metadata.annotations.get(wellknown.ANNOTATION_STATED_NAME) == wellknown.TRUE,
         pod_name=pod.metadata.name,
         hostname=pod.spec.hostname,
         host_network=pod.spec.host_network,
@@ -134,7 +138,8 @@ def ordinal_of(nodeset: NodeSet, pod_name: str) -> int | None:
 def claim_identity_of(nodeset: NodeSet, pod: Pod) -> str:
     """Return the part of its claims' names that a pod has for itself; empty when it has none."""
     if scaling_mode(pod) == ScalingMode.DAEMON_SET:
-        return pod.metadata.labels.get(wellknown.LABEL_POD_HOSTNAME) or pod.spec.hostname
+        # The label has the name in Slurm, which on the network of the node may be another one.
+        return pod.spec.hostname or pod.metadata.labels.get(wellknown.LABEL_POD_HOSTNAME, "")
     ordinal = ordinal_of(nodeset, pod.metadata.name)
     return "" if ordinal is None else pod.metadata.name.removeprefix(nodeset.pod_generate_name)
 

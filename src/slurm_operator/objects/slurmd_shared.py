@@ -1,6 +1,6 @@
 """NodeSet: the objects beside the worker pods.
 
-The Service that gives workers their names in DNS, and the PodDisruptionBudget that protects those with jobs,
+The Service that gives workers their names in DNS, and the PodDisruptionBudget that protects them,
 belong to all NodeSets of a Slurm cluster together. Every one of them owns both and none controls them: they
 go when the last NodeSet goes. The ConfigMap for sshd is a NodeSet's own.
 """
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.api import NodeSet
+
+
+# More pods than there can be. With `maxUnavailable: 0` Kubernetes compares the healthy pods with the scale of
+# the NodeSets, not with the pods that the budget selects, and allows evictions during any scale-in; and a pod
+# that is not Ready could be evicted while enough others are.
+_ALL = 2**31 - 1
 
 
 def desired(nodeset: NodeSet, siblings: Iterable[NodeSet], *, ssh_in_use: bool) -> Desired:
@@ -55,7 +61,7 @@ def service(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifest:
 
 
 def disruption_budget(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifest:
-    """Return the budget that forbids to evict any worker that is labelled as busy."""
+    """Return the budget that forbids the eviction of every protected worker."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -65,7 +71,7 @@ def disruption_budget(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifes
             "ownerReferences": owners,
         },
         "spec": {
-            "maxUnavailable": 0,
+            "minAvailable": _ALL,
             "selector": {
                 "matchLabels": {
                     wellknown.LABEL_POD_PROTECT: wellknown.TRUE,

@@ -81,6 +81,8 @@ class Census:
     complete: bool = False
     suspicion: str | None = None
     taken: float | None = None
+    confirmed: float | None = None
+    """When slurmctld was last asked and had nothing newer, or when the list itself was asked for."""
 
 
 class Belief:
@@ -142,13 +144,18 @@ class Belief:
             complete,
             suspicion,
             sent,
+            sent,
         )
 
     def unchanged(self, sent: float) -> None:
-        """Take in that nothing changed since the last list; raises BadReply if there is none to repeat."""
+        """Take in that nothing changed since the last list; raises BadReply if there is none to repeat.
+
+        It keeps the list from growing stale and makes it no newer: "since" is a moment of slurmctld's clock,
+        and after that went back, nothing has changed for as long as it takes to catch up.
+        """
         if self.census.taken is None or self.census.suspicion is not None:
             raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
-        self.census = replace(self.census, taken=sent)
+        self.census = replace(self.census, confirmed=sent)
 
     def uptime(self, seconds: float | None, sent: float, received: float | None = None) -> bool:
         """Take in for how long slurmctld has been up at least; tell whether it is another one than before.

@@ -8,7 +8,13 @@ publishes nothing from that moment on and is closed in the background. Who asks 
 
 A `link` lets one key use the connection of another: a Controller that is reached through a Cluster has no
 connection of its own, so its cluster is polled once, not twice. Whoever subscribes hears of each update under
-every key it concerns. To a key that is linked to a connection with a view, that view is news: it comes as an
+every key it concerns.
+
+Each key may state the name of the cluster that it expects (`ClusterName`). A connection through which
+slurmrestd reports another name tells that key nothing about any node and writes nothing for it, whatever it
+does for others. A server may be exchanged behind its address, so the name is compared with every list.
+
+To a key that is linked to a connection with a view, that view is news: it comes as an
 update from the empty view, as it would from a connection of its own.
 
 Everything but `close` is synchronous and atomic on the event loop, so concurrent callers need no lock. To be
@@ -28,7 +34,7 @@ from structlog.contextvars import bind_contextvars
 
 from slurm_operator.slurm.rest import RestClient
 from slurm_operator.slurm.view import EMPTY, ClusterView, ViewUpdate, deltas
-from slurm_operator.slurm.watch import SlurmWatch, WatchTiming
+from slurm_operator.slurm.watch import ExpectingWatch, SlurmWatch, WatchTiming
 from slurm_operator.slurm.writer import NodeWriter
 
 if TYPE_CHECKING:
@@ -70,24 +76,79 @@ class Target:
     ca: bytes | None = field(default=None, repr=False)
 
 
+@dataclass(slots=True)
+class Record:
+    """What happened to a connection and when, in the loop's time."""
+
+    since: float
+    failing_since: float | None = None
+    suspicious_since: float | None = None
+    retried: float = float("-inf")
+
+
 class Connection:
-    """One connection: `rest` to ask, `watch` to know, `writer` to change."""
+    """One connection: `rest` to ask, `watch` to know, `writer` to change.
+
+    `source` is the watch itself; `watch` shows of it what is of the expected cluster, if one is.
+    """
 
     def __init__(
-        self, key: ConnectionKey, target: Target, rest: RestClient, watch: SlurmWatch, writer: NodeWriter
+        self,
+        key: ConnectionKey,
+        target: Target,
+        rest: RestClient,
+        source: SlurmWatch,
+        reason_prefix: str,
+        *,
+        cluster: str = "",
+        record: Record | None = None,
     ) -> None:
         self.key = key
         self.target = target
         self.rest = rest
-        self.watch = watch
-        self.writer = writer
-        self.since = asyncio.get_running_loop().time()
-        """The loop's time at which the connection was made."""
-        self.failing_since: float | None = None
-        """The loop's time of the first failure since the last success; None while all is well."""
-        self.suspicious_since: float | None = None
-        """The loop's time at which the list of nodes became suspicious; None while it is believed."""
-        self._retried = float("-inf")
+        self.source = source
+        self.watch = ExpectingWatch(source, cluster) if cluster else source
+        self.writer = NodeWriter(rest, self.watch, reason_prefix=reason_prefix)
+        self.record = record or Record(asyncio.get_running_loop().time())
+        self._reason_prefix = reason_prefix
+        self._expecting: dict[str, Connection] = {}
+
+    def expecting(self, cluster: str) -> Connection:
+        """Return this connection for those who expect a cluster of this name; any will do if it is empty."""
+        if not cluster:
+            return self
+        found = self._expecting.get(cluster)
+        if found is None:
+            found = self._expecting[cluster] = Connection(
+                self.key,
+                self.target,
+                self.rest,
+                self.source,
+                self._reason_prefix,
+                cluster=cluster,
+                record=self.record,
+            )
+        return found
+
+    @property
+    def writers(self) -> tuple[NodeWriter, ...]:
+        """Return all writers that use this connection."""
+        return self.writer, *(one.writer for one in self._expecting.values())
+
+    @property
+    def since(self) -> float:
+        """Return the loop's time at which the connection was made."""
+        return self.record.since
+
+    @property
+    def failing_since(self) -> float | None:
+        """Return the loop's time of the first failure since the last success; None while all is well."""
+        return self.record.failing_since
+
+    @property
+    def suspicious_since(self) -> float | None:
+        """Return the loop's time at which the list of nodes became suspicious; None while it is believed."""
+        return self.record.suspicious_since
 
     @property
     def view(self) -> ClusterView:
@@ -97,9 +158,9 @@ class Connection:
     def retry(self) -> bool:
         """Try at once if it fails, whatever pause it is in; tell whether, for it is not done all the time."""
         now = asyncio.get_running_loop().time()
-        if self.view.failure is None or now - self._retried < _RETRY_SECONDS:
+        if self.view.failure is None or now - self.record.retried < _RETRY_SECONDS:
             return False
-        self._retried = now
+        self.record.retried = now
         self.rest.breaker.hasten(now)
         self.watch.retry()
         return True
@@ -127,6 +188,8 @@ class Connections:
         self._observe = observe
         self._own: dict[ConnectionKey, Connection] = {}
         self._links: dict[ConnectionKey, ConnectionKey] = {}
+        self._expected: dict[ConnectionKey, str] = {}
+        self._external: set[ConnectionKey] = set()
         self._watches: dict[Connection, asyncio.Task[None]] = {}
         self._closing: set[asyncio.Task[None]] = set()
         self._receivers: list[Receiver] = []
@@ -135,15 +198,20 @@ class Connections:
 
     def get(self, key: ConnectionKey) -> Connection | None:
         """Return the connection that a key uses: its own, or the one it is linked to."""
-        return self._own.get(self._links.get(key, key))
+        found = self._own.get(self._links.get(key, key))
+        return None if found is None else found.expecting(self._expected.get(key, ""))
 
     def items(self) -> Iterator[tuple[ConnectionKey, Connection]]:
         """Iterate over every connection once, under its own key."""
-        return iter([*self._own.items()])
+        return iter([(key, one.expecting(self._expected.get(key, ""))) for key, one in self._own.items()])
 
     def linked(self, key: ConnectionKey) -> ConnectionKey | None:
         """Return the key whose connection this one uses, if it is linked."""
         return self._links.get(key)
+
+    def outlives(self, key: ConnectionKey) -> bool:
+        """Return whether the Slurm cluster of a key goes on when the key's object is deleted."""
+        return key in self._external
 
     def subscribe(self, receiver: Receiver) -> None:
         """Call the receiver with every update from now on."""
@@ -151,35 +219,53 @@ class Connections:
 
     # --- changing
 
-    def set(self, key: ConnectionKey, target: Target, timing: WatchTiming | None = None) -> Connection:
-        """Return the connection of a key to a target: the one that is there, or a new one in its place."""
+    def set(
+        self,
+        key: ConnectionKey,
+        target: Target,
+        timing: WatchTiming | None = None,
+        *,
+        cluster: str = "",
+        external: bool = False,
+    ) -> Connection:
+        """Return the connection of a key to a target: the one that is there, or a new one in its place.
+
+        `cluster` is the name that the Slurm cluster must have; any, if it is empty. `external`: the cluster
+        goes on when the object of the key is deleted.
+        """
+        self._expect(key, cluster, external=external)
         current = self._own.get(key)
         if current is not None and current.target == target:
-            return current
+            return current.expecting(cluster)
         connection = self._connect(key, target, timing or self._timing)
         self._links.pop(key, None)
         self._drop(current)
         self._own[key] = connection
         self._watches[connection] = self._start(connection)
         log.info("connection replaced" if current else "connection made", cluster=str(key), url=target.url)
-        return connection
+        return connection.expecting(cluster)
 
-    def link(self, key: ConnectionKey, to: ConnectionKey) -> Connection | None:
+    def link(
+        self, key: ConnectionKey, to: ConnectionKey, *, cluster: str = "", external: bool = False
+    ) -> Connection | None:
         """Let a key use the connection of another, now and whenever that one has it; return it."""
         if to in self._links or key == to:
             raise ValueError(
                 f"{key.kind} {key} cannot be linked to {to.kind} {to}, which has none of its own"
             )
+        self._expect(key, cluster, external=external)
         if self._links.get(key) != to:
             self._drop(self._own.pop(key, None))
             self._links[key] = to
             found = self._own.get(to)
             if found is not None and found.view.taken is not None:
                 self._tell(key, ViewUpdate(found.view, EMPTY, deltas(EMPTY, found.view)))
-        return self._own.get(to)
+        return self.get(key)
 
     def remove(self, key: ConnectionKey) -> bool:
         """Take away what a key has, connection or link; tell whether it had any."""
+        self._expected.pop(key, None)
+        self._external.discard(key)
         linked = self._links.pop(key, None)
         connection = self._own.pop(key, None)
         self._drop(connection)
@@ -203,6 +289,10 @@ class Connections:
 
     # --- inside
 
+    def _expect(self, key: ConnectionKey, cluster: str, *, external: bool) -> None:
+        self._expected[key] = cluster
+        (self._external.add if external else self._external.discard)(key)
+
     def _connect(self, key: ConnectionKey, target: Target, timing: WatchTiming) -> Connection:
         def observe(info: RequestInfo) -> None:
             if self._observe is not None and self._own.get(key) is connection:
@@ -210,8 +300,7 @@ class Connections:
 
         rest = RestClient(target.url, target.token, ca=target.ca, observe=observe)
         watch = SlurmWatch(rest, timing=timing, name=str(key))
-        writer = NodeWriter(rest, watch, reason_prefix=self._reason_prefix)
-        connection = Connection(key, target, rest, watch, writer)
+        connection = Connection(key, target, rest, watch, self._reason_prefix)
         watch.subscribe(lambda update: self._updated(connection, update))
         return connection
 
@@ -220,22 +309,21 @@ class Connections:
         context = contextvars.Context()
         context.run(bind_contextvars, cluster=str(connection.key))
         return asyncio.create_task(
-            _keep_watching(connection.watch), name=f"slurm watch {connection.key}", context=context
+            _keep_watching(connection.source), name=f"slurm watch {connection.key}", context=context
         )
 
     def _updated(self, connection: Connection, update: ViewUpdate) -> None:
         if self._own.get(connection.key) is not connection:
             return
-        view, now = update.view, asyncio.get_running_loop().time()
-        connection.failing_since = _since(connection.failing_since, now, lasts=view.failure is not None)
-        connection.suspicious_since = _since(
-            connection.suspicious_since, now, lasts=view.suspicion is not None
-        )
+        view, record, now = update.view, connection.record, asyncio.get_running_loop().time()
+        record.failing_since = _since(record.failing_since, now, lasts=view.failure is not None)
+        record.suspicious_since = _since(record.suspicious_since, now, lasts=view.suspicion is not None)
         self._tell(connection.key, update)
         for key in [key for key, to in self._links.items() if to == connection.key]:
             self._tell(key, update)
 
     def _tell(self, key: ConnectionKey, update: ViewUpdate) -> None:
+        update = update.expecting(self._expected.get(key, ""))
         for receiver in self._receivers:
             try:
                 receiver(key, update)
@@ -246,7 +334,7 @@ class Connections:
     def _drop(self, connection: Connection | None) -> None:
         if connection is None:
             return
-        connection.watch.close()
+        connection.source.close()
         task = asyncio.create_task(
             _hang_up(connection, self._watches.pop(connection)),
             name=f"close {connection.key}",
@@ -269,7 +357,7 @@ async def _hang_up(connection: Connection, task: asyncio.Task[None]) -> None:
     """End the watch and close the client, whatever they are doing."""
     task.cancel()
     # The client first: whoever still holds the connection must not write through it any more.
-    for close in (connection.rest.close, connection.writer.close):
+    for close in (connection.rest.close, *(writer.close for writer in connection.writers)):
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):
                 await close()

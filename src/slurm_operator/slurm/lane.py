@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import math
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -27,10 +28,12 @@ from slurm_operator.slurm.errors import (
     SlurmError,
     Unavailable,
     Unsupported,
+    WrongCluster,
 )
 from slurm_operator.slurm.look import Look
 from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.transport import WithdrawnError
+from slurm_operator.slurm.view import is_other
 from slurm_operator.slurm.waiters import Wished, counting
 from slurm_operator.slurm.wishes import Done, Drain, Failed, Field, Held, Hold, Unchanged, decide
 
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.model import NodeList
     from slurm_operator.slurm.view import ClusterView
     from slurm_operator.slurm.waiters import Batch
-    from slurm_operator.slurm.watch import SlurmWatch
     from slurm_operator.slurm.wishes import Outcome, Wish
 
 log = structlog.get_logger(__name__)
@@ -87,6 +89,21 @@ class Nodes(Protocol):
         """Change nodes; `WithdrawnError` if that is not wanted in the moment before it is sent."""
 
 
+class Watch(Protocol):
+    """What a lane knows of the cluster; a `SlurmWatch` is one."""
+
+    @property
+    def expected(self) -> str:
+        """Return the ClusterName that every list must be of; empty if any will do."""
+
+    @property
+    def view(self) -> ClusterView:
+        """Return the newest view."""
+
+    def wake(self) -> None:
+        """Poll now."""
+
+
 class Lane:
     """The wishes for one field of all nodes: one batch at a time, in order."""
 
@@ -94,7 +111,7 @@ class Lane:
         self,
         field: Field,
         rest: Nodes,
-        watch: SlurmWatch,
+        watch: Watch,
         gate: asyncio.Semaphore,
         prefix: str,
         timing: WriterTiming,
@@ -191,7 +208,8 @@ class Lane:
     def _may_trust_the_view(self, batch: Batch, updates: Mapping[str, NodeUpdate]) -> bool:
         if not updates or self._field is not Field.STATE:
             return True
-        age = self._watch.view.age(asyncio.get_running_loop().time())
+        taken = self._watch.view.taken
+        age = math.inf if taken is None else asyncio.get_running_loop().time() - taken
         # A drain adds to what is there; all else takes something away that a person may just have set.
         return age < self._timing.fresh and all(isinstance(batch[name].wish, Drain) for name in updates)
 
@@ -227,6 +245,10 @@ class Lane:
             raise RestUnreachable(f"Slurm's nodes could not be listed within {seconds:g} seconds") from None
         if found is None:
             raise BadReply("slurmrestd says that the nodes are unchanged, but was asked for all of them")
+        expected = self._watch.expected
+        if is_other(found.cluster, expected):
+            self._watch.wake()
+            raise WrongCluster(expected, found.cluster)
         # Reading thousands of nodes has taken a turn of its own already.
         await asyncio.sleep(0)
         return Look(self._watch.view, {node.name: node for node in found.nodes}, taken)

@@ -107,6 +107,12 @@ class Node(_Part, frozen=True):
     boot_time: NoVal = UNSET
     slurmd_start_time: NoVal = UNSET
     version: str = ""
+    instance_id: str = ""
+    """What slurmd was started with as `--instance-id`; empty without it.
+
+    24.11 has the newest slurmd's. 26.05 keeps that of the first slurmd that registered under the name, until
+    the record is deleted: an equal one proves which slurmd it is, and another one proves nothing.
+    """
 
 
 class Job(_Part, frozen=True):
@@ -162,6 +168,8 @@ class NodeList(_Part, frozen=True):
 
     nodes: tuple[Node, ...]
     last_update: int
+    cluster: str = ""
+    """The ClusterName that slurmrestd reports; empty if it reports none."""
 
 
 class JobList(_Part, frozen=True):
@@ -169,6 +177,7 @@ class JobList(_Part, frozen=True):
 
     jobs: tuple[Job, ...]
     last_update: int
+    cluster: str = ""
 
 
 class ReservationList(_Part, frozen=True):
@@ -176,6 +185,7 @@ class ReservationList(_Part, frozen=True):
 
     reservations: tuple[Reservation, ...]
     last_update: int
+    cluster: str = ""
 
 
 class Diag(_Part, frozen=True):

@@ -3,7 +3,8 @@
 `Poll` is the memory of one list: when it was asked for, and since when to ask for changes. Slurm's answer
 "unchanged" is cheap, but it is relative to a moment of slurmctld's clock; were that clock to go back, it
 would be the answer for ever. So a whole list is asked for every now and then, after every failure, and when
-there is a sign of another slurmctld. "Unchanged" never keeps a list alive for longer than one may be old.
+there is a sign of another slurmctld. "Unchanged" never keeps a list alive for longer than one may be old, and
+makes none newer: who waits for a list that was asked for after some moment gets a whole one.
 
 A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
 most, and a fifth in a hurry, while a node drains or only its jobs can tell: a pod waits for that. Except that
@@ -64,7 +65,7 @@ class WatchTiming:
 class Poll:
     """When one list was asked for, and what to ask for next."""
 
-    __slots__ = ("_cost", "_limit", "_update_time", "_whole_at", "sent", "took")
+    __slots__ = ("_cost", "_limit", "_update_time", "sent", "took", "whole_at")
 
     def __init__(self, cost: float = 0.0, limit: float = float("inf")) -> None:
         self.sent: float | None = None
@@ -72,7 +73,8 @@ class Poll:
         self._cost = cost
         self._limit = limit
         self._update_time: int | None = None
-        self._whole_at = float("-inf")
+        self.whole_at = float("-inf")
+        """When the last whole list was asked for; never, if it does not count any more."""
 
     def interval(self, wanted: float, *, hurry: bool = False) -> float:
         """Return how long to wait between requests if this often is wanted."""
@@ -85,13 +87,13 @@ class Poll:
 
     def since(self, now: float, whole: float) -> int | None:
         """Return the moment to ask for changes since, or None for the whole list."""
-        return None if now - self._whole_at >= whole - _EPSILON else self._update_time
+        return None if now - self.whole_at >= whole - _EPSILON else self._update_time
 
     def listed(self, update_time: int, sent: float, now: float) -> bool:
         """Note a whole list; tell whether slurmctld's clock went back."""
         went_back = self._update_time is not None and 0 < update_time < self._update_time
         self._update_time = update_time if update_time > 0 else None
-        self._whole_at = sent
+        self.whole_at = sent
         self.asked(sent, now)
         return went_back
 
@@ -113,4 +115,4 @@ class Poll:
 
     def distrust(self) -> None:
         """Let the next request be for the whole list."""
-        self._whole_at = float("-inf")
+        self.whole_at = float("-inf")

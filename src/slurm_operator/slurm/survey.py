@@ -32,6 +32,7 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.jobs import JobBook
 from slurm_operator.slurm.pace import Poll
+from slurm_operator.slurm.slices import in_slices
 from slurm_operator.slurm.view import ClusterView
 
 if TYPE_CHECKING:
@@ -92,6 +93,10 @@ class Survey:
         self._draining = False
         # Reservations were changed, and have not been listed since.
         self._booked = False
+        # The last round was woken.
+        self._woken = False
+        # The last ClusterName that came with a list of nodes.
+        self._cluster = ""
         self._failing: dict[str, str] = {}
 
     def interval(self, *, lively: bool) -> float:
@@ -114,6 +119,8 @@ class Survey:
         """Ask for the nodes and for all that is due; tell whether the nodes were listed.
 
         `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
+        The next round lists them as a whole again: whoever wrote may have heard of it a moment after the
+        first list was asked for, and "unchanged" would be no newer one.
         `awaited`: somebody waits for it: the same, but jobs that are a few seconds old will do, as long as no
         node has begun to look drained since. `booked`: a reservation was changed; that is remembered until
         they could be listed.
@@ -124,13 +131,14 @@ class Survey:
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        if not await self._ask_nodes(now, whole=woken or awaited):
+        if not await self._ask_nodes(now, whole=woken or awaited or self._woken):
             return False
+        self._woken = woken
         if self.belief.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
         waits = bool(self.owed) or (awaited and self._jobs_old(now))
         if self._jobs.due(0.0 if waits else self._jobs_interval(woken=woken), now, hurry=waits):
-            await self._ask_jobs()
+            await self._ask_jobs(whole=waits)
         if self._reservations.due(0.0 if self._booked else timing.reservations, now):
             await self._ask_reservations()
         if self._pings.due(timing.ping, now):
@@ -178,6 +186,7 @@ class Survey:
             else:
                 # Reading thousands of nodes has taken a turn of its own already.
                 await asyncio.sleep(0)
+                self._identify(found.cluster)
                 self.belief.listed(found.nodes, now)
                 if self._nodes.listed(found.last_update, now, answered):
                     self._log.warning("slurmctld's clock went back: it may be another one")
@@ -193,6 +202,26 @@ class Survey:
             self._sort_out()
         self._show_owed()
         return True
+
+    def _identify(self, cluster: str) -> None:
+        """Take in of which cluster a list is: what is known about one says nothing about another."""
+        if cluster and self._cluster and cluster != self._cluster:
+            self._log.warning("slurmrestd reports another cluster", before=self._cluster, now=cluster)
+            self.belief, self._book = Belief(self.belief.trust), JobBook()
+            self.settled, self.owed = frozenset(), set()
+            self.view = ClusterView(
+                stale_after=self.view.stale_after, jobs_stale_after=self.view.jobs_stale_after
+            )
+            self._forget()
+        self._cluster = cluster or self._cluster
+        if cluster != self.view.cluster:
+            self.view = replace(self.view, cluster=cluster)
+
+    def _of_same_cluster(self, reported: str) -> None:
+        """Raise BadReply if a list is of another cluster than the nodes."""
+        nodes = self.view.cluster
+        if reported and nodes and reported != nodes:
+            raise BadReply(f"the list is of the cluster {reported!r}, and that of the nodes of {nodes!r}")
 
     def _recovered(self) -> None:
         if self.failures:
@@ -216,6 +245,7 @@ class Survey:
             self.view,
             nodes=census.nodes,
             taken=census.taken,
+            confirmed=census.confirmed,
             complete=census.complete,
             suspicion=census.suspicion,
             doubts=census.doubts,
@@ -252,17 +282,17 @@ class Survey:
 
     def _jobs_old(self, now: float) -> bool:
         """Tell whether the jobs are too old for whoever waits for a verdict on nodes that look drained."""
-        taken = self.view.jobs_taken
         return bool(self.settled) and (
-            self.view.jobs_failure is not None or taken is None or now - taken > self._timing.verdict
+            self.view.jobs_failure is not None or now - self._jobs.whole_at > self._timing.verdict
         )
 
-    async def _ask_jobs(self) -> None:
+    async def _ask_jobs(self, *, whole: bool) -> None:
         sent = asyncio.get_running_loop().time()
-        certain = self.owed or self._book.doubtful
+        certain = whole or self._book.doubtful
         since = None if certain else self._jobs.since(sent, self._timing.whole)
         try:
             found = await self._call(self._rest.jobs(since))
+            self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._jobs.failed(sent)
             self._part("jobs", error)
@@ -272,7 +302,7 @@ class Survey:
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
-            listed = self._book.listed(found.jobs, sent)
+            listed = await in_slices(self._book.listing(found.jobs, sent))
             self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
             self.view = replace(self.view, jobs=listed)
         self.view = replace(self.view, jobs_taken=sent, jobs_failure=None, owed=frozenset())
@@ -282,6 +312,7 @@ class Survey:
         since = self._reservations.since(sent, self._timing.whole)
         try:
             found = await self._call(self._rest.reservations(since), self._aside)
+            self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._reservations.failed(sent)
             self._part("reservations", error)

@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from slurm_operator.slurm import http1
-from slurm_operator.slurm.errors import BadReply, RestUnreachable, SlurmError
+from slurm_operator.slurm.errors import BadReply, ReplyTooLarge, RestUnreachable, SlurmError
 from slurm_operator.slurm.replies import Reply
+from slurm_operator.slurm.room import NoRoomError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+
+    from slurm_operator.slurm.room import Lease
 
 # Bytes that a server does not acknowledge for so long are on their way to nobody.
 _UNACKNOWLEDGED_MS: Final = 10_000
@@ -47,6 +50,8 @@ class Request:
     body: bytes | None = None
     wanted: Callable[[], bool] | None = None
     """Asked in the moment before it leaves."""
+    lease: Lease | None = None
+    """The room for the answer."""
 
 
 class WithdrawnError(Exception):
@@ -62,6 +67,7 @@ class Attempt:
     AGREEING: Final = "agreeing on a version"
     CONNECTING: Final = "connecting"
     SENT: Final = "waiting for the answer"
+    READING: Final = "decoding the answer"
 
     def __init__(self) -> None:
         self.stage = Attempt.WAITING
@@ -69,7 +75,7 @@ class Attempt:
     @property
     def sent(self) -> bool:
         """Tell whether the request can have left."""
-        return self.stage == Attempt.SENT
+        return self.stage in (Attempt.SENT, Attempt.READING)
 
 
 class _BrokenError(Exception):
@@ -136,7 +142,7 @@ class _Link(asyncio.Protocol):
         try:
             if self._answer.feed(data):
                 self._end(None)
-        except http1.MalformedError as error:
+        except (http1.MalformedError, NoRoomError) as error:
             self._end(error)
 
     def eof_received(self) -> None:
@@ -193,6 +199,9 @@ class Transport:
                 return await self._try(request, headers, attempt, fresh=fresh)
             except _BrokenError as error:
                 failure = RestUnreachable(f"{request.what}: the connection broke: {error}")
+            except (http1.TooLargeError, NoRoomError) as error:
+                failure = ReplyTooLarge(f"{request.what}: the answer is too large: {error}")
+                break
             except http1.MalformedError as error:
                 failure = BadReply(f"{request.what}: the answer is malformed: {error}")
                 break
@@ -214,7 +223,10 @@ class Transport:
             self._keep(link)
             raise WithdrawnError
         data = http1.encode(request.method, request.path, {**self._headers, **headers}, request.body)
-        answer = http1.Answer(request.limit)
+        if request.lease is not None:
+            # What a connection that broke has brought is gone.
+            request.lease.reset()
+        answer = http1.Answer(request.limit, None if request.lease is None else request.lease.grow)
         attempt.stage = Attempt.SENT
         try:
             await link.exchange(data, answer)

@@ -4,7 +4,8 @@ A `ClusterView` is immutable and holds what `Belief` believes about nodes, the j
 reservations, and how slurmctld is. It knows when each part was true (`taken`: the moment its request was
 sent) and how old it may grow. So a question comes with `now`, and with `newer_than` when only what was asked
 after some moment counts: a drain is seen in a list that was asked for after it was requested, not in one that
-was on its way.
+was on its way. The answer that nothing has changed keeps the nodes from growing stale (`confirmed`); only a
+whole list makes them newer.
 
 `nodes` is what is believed, for counting and showing. Whoever decides asks `node` or `drained`, because a
 node in `nodes` of an old or doubted list is not known.
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.slurm import errors
 from slurm_operator.slurm.answers import Absent, Answer, Known, Reason, Unknown, Verdict
 from slurm_operator.slurm.drain import no, work_in_jobs, work_in_state
+from slurm_operator.slurm.errors import WrongCluster
 from slurm_operator.slurm.jobs import NO_JOBS, Jobs
 
 if TYPE_CHECKING:
@@ -49,6 +51,10 @@ class ClusterView:
 
     nodes: Mapping[str, Node] = field(default_factory=dict)
     taken: float | None = None
+    confirmed: float | None = None
+    """When Slurm last had nothing newer to say than this list; None: when the list itself was asked for."""
+    cluster: str = ""
+    """The ClusterName that came with the list of nodes; empty if none did."""
     complete: bool = False
     """A name of which nothing else is known is absent: enough lists would have shown it."""
     suspicion: str | None = None
@@ -85,8 +91,10 @@ class ClusterView:
     # --- age
 
     def age(self, now: float) -> float:
-        """Return for how many seconds the nodes have not been seen; infinite if never."""
-        return math.inf if self.taken is None else now - self.taken
+        """Return how many seconds ago Slurm said that the nodes are so; infinite if never."""
+        if self.taken is None:
+            return math.inf
+        return now - (self.taken if self.confirmed is None else self.confirmed)
 
     def stale(self, now: float) -> bool:
         """Tell whether the list of nodes is too old for any answer."""
@@ -95,6 +103,20 @@ class ClusterView:
     def uptime(self, now: float) -> float | None:
         """Return for how many seconds slurmctld has been up at least, or None if nobody knows."""
         return None if self.up_since is None else max(0.0, now - self.up_since)
+
+    # --- whose it is
+
+    def expecting(self, cluster: str) -> ClusterView:
+        """Return what is known about a cluster of this name: nothing, if the list is of another one."""
+        if not is_other(self.cluster, cluster):
+            return self
+        return ClusterView(
+            cluster=self.cluster,
+            failure=WrongCluster(cluster, self.cluster),
+            version=self.version,
+            stale_after=self.stale_after,
+            jobs_stale_after=self.jobs_stale_after,
+        )
 
     # --- questions
 
@@ -139,6 +161,8 @@ class ClusterView:
         if self.taken is None:
             if self.failure is None:
                 return Unknown(Reason.NO_VIEW, "Slurm has not been asked yet")
+            if isinstance(self.failure, WrongCluster):
+                return Unknown(Reason.CLUSTER_NAME_MISMATCH, str(self.failure))
             return Unknown(_reason(self.failure), f"Slurm's nodes have never been listed: {self.failure}")
         if self.stale(now):
             if self.failure is None:
@@ -167,20 +191,28 @@ class ClusterView:
     def _jobs_lack(self, name: str, now: float, newer_than: float) -> Verdict | None:
         """Say why the list of jobs cannot be used for a node, if so."""
         because = f": {self.jobs_failure}" if self.jobs_failure is not None else ""
+        too_large = isinstance(self.jobs_failure, errors.ReplyTooLarge)
+        reason = Reason.REPLY_TOO_LARGE if too_large else Reason.JOBS_UNKNOWN
         if self.jobs_taken is None:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs have never been listed{because}")
+            return no(reason, f"Slurm's jobs have never been listed{because}")
         if (age := now - self.jobs_taken) > self.jobs_stale_after:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
+            return no(reason, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
         if self.jobs_taken <= newer_than:
             return no(Reason.DRAIN_PENDING, f"Slurm's jobs have not been listed since then{because}")
         if name in self.owed:
-            return no(
-                Reason.JOBS_UNKNOWN, f"Slurm's jobs have not been listed since {name} looks drained{because}"
-            )
+            return no(reason, f"Slurm's jobs have not been listed since {name} looks drained{because}")
         return None
 
 
 EMPTY: Final = ClusterView()
+
+
+def is_other(reported: str, expected: str) -> bool:
+    """Return whether a reported ClusterName is another than the expected one.
+
+    An empty name, reported or expected, says nothing. Slurm has every ClusterName in lower case.
+    """
+    return bool(reported and expected) and reported.lower() != expected.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +236,13 @@ class ViewUpdate:
     previous: ClusterView
     changes: tuple[NodeChange, ...]
 
+    def expecting(self, cluster: str) -> ViewUpdate:
+        """Return what changes for those who expect a cluster of this name."""
+        view, previous = self.view.expecting(cluster), self.previous.expecting(cluster)
+        if view is self.view and previous is self.previous:
+            return self
+        return ViewUpdate(view, previous, deltas(previous, view))
+
 
 def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
     """Return the nodes about which two views differ."""
@@ -222,8 +261,10 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
                 changes[name] = NodeChange(name, evidence.last, None)
     if old.jobs is not new.jobs:
         for name in old.jobs.holds.keys() | new.jobs.holds.keys():
-            if old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
-                changes[name] = NodeChange(name, old.nodes.get(name), new.nodes.get(name))
+            before, now = old.nodes.get(name), new.nodes.get(name)
+            known = before is not None or now is not None
+            if known and old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
+                changes[name] = NodeChange(name, before, now)
     return tuple(changes.values())
 
 
@@ -237,5 +278,9 @@ def _reason(failure: SlurmError) -> Reason:
             return Reason.TOKEN_REFUSED
         case errors.Refused():
             return Reason.SLURM_REFUSED
+        case WrongCluster():
+            return Reason.CLUSTER_NAME_MISMATCH
+        case errors.ReplyTooLarge():
+            return Reason.REPLY_TOO_LARGE
         case _:
             return Reason.REPLY_UNREADABLE

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from slurm_operator.slurm.errors import BadReply, Unavailable
+from slurm_operator.slurm.errors import BadReply, Unavailable, WrongCluster
 from slurm_operator.slurm.pace import WatchTiming
 from slurm_operator.slurm.survey import Survey
 from slurm_operator.slurm.view import ClusterView, NodeChange, ViewUpdate, deltas
@@ -39,12 +39,53 @@ if TYPE_CHECKING:
 
     Receiver = Callable[[ViewUpdate], None]
 
-__all__ = ["SlurmWatch", "WatchTiming"]
+__all__ = ["ExpectingWatch", "SlurmWatch", "WatchTiming"]
 
 log = structlog.get_logger(__name__)
 
 # Some 5 ms of work for all receivers together.
 _TOLD_AT_ONCE: Final = 500
+
+
+class ExpectingWatch:
+    """A watch for those who expect a cluster of one name: its views, or nothing if they are of another."""
+
+    def __init__(self, watch: SlurmWatch, cluster: str) -> None:
+        self.expected = cluster
+        self._watch = watch
+        self._seen: tuple[ClusterView, ClusterView] | None = None
+
+    @property
+    def view(self) -> ClusterView:
+        """Return the newest view."""
+        newest = self._watch.view
+        if self._seen is None or self._seen[0] is not newest:
+            self._seen = (newest, newest.expecting(self.expected))
+        return self._seen[1]
+
+    @property
+    def closed(self) -> bool:
+        """Return whether there will be no other view."""
+        return self._watch.closed
+
+    def wake(self, *, reservations: bool = False) -> None:
+        """Poll now: nodes, or also reservations, were written."""
+        self._watch.wake(reservations=reservations)
+
+    def retry(self) -> None:
+        """Poll now, and if that fails, begin with short pauses."""
+        self._watch.retry()
+
+    def expect_gone(self, names: Iterable[str]) -> None:
+        """Take note that these nodes have been deleted on purpose."""
+        self._watch.expect_gone(names)
+
+    async def refreshed(self, after: float, deadline: float) -> ClusterView:
+        """Return a view that was asked for after a moment; WrongCluster if it is of another cluster."""
+        view = (await self._watch.refreshed(after, deadline)).expecting(self.expected)
+        if isinstance(view.failure, WrongCluster):
+            raise view.failure
+        return view
 
 
 class SlurmWatch:
@@ -59,6 +100,7 @@ class SlurmWatch:
         name: str = "",
     ) -> None:
         self.timing = timing or WatchTiming()
+        self.expected = ""
         self._log = log.bind(cluster=name) if name else log
         self._survey = Survey(rest, self.timing, trust, self._log)
         self._published = self._survey.view
@@ -202,7 +244,8 @@ class SlurmWatch:
         view = self.view
         if view.taken is not None and not self._published_stale:
             # A moment later, for exactly then it is still fresh.
-            moment = view.taken + view.stale_after + 0.001
+            fresh = view.taken if view.confirmed is None else view.confirmed
+            moment = fresh + view.stale_after + 0.001
             self._aging = asyncio.get_running_loop().call_at(moment, self._grown_stale)
 
     def _grown_stale(self) -> None:
@@ -273,4 +316,5 @@ def _health(view: ClusterView) -> tuple[object, ...]:
         tuple((ping.hostname, ping.responding, ping.primary) for ping in view.controllers),
         view.started,
         view.version,
+        view.cluster,
     )

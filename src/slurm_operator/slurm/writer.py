@@ -47,8 +47,7 @@ from slurm_operator.slurm.wishes import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slurm_operator.slurm.lane import Nodes
-    from slurm_operator.slurm.watch import SlurmWatch
+    from slurm_operator.slurm.lane import Nodes, Watch
     from slurm_operator.slurm.wishes import Outcome, Wish
 
 __all__ = ["NodeWriter", "WriterTiming"]
@@ -58,7 +57,7 @@ class NodeWriter:
     """Writes to the nodes of one cluster, for everybody."""
 
     def __init__(
-        self, rest: Nodes, watch: SlurmWatch, *, reason_prefix: str, timing: WriterTiming | None = None
+        self, rest: Nodes, watch: Watch, *, reason_prefix: str, timing: WriterTiming | None = None
     ) -> None:
         # Of the four requests that a client has under way at once, looks included: one is left for a poll.
         urgent, other = asyncio.Semaphore(2), asyncio.Semaphore(1)

@@ -50,6 +50,12 @@ BINDINGS = Counter(
     ("result",),
     registry=REGISTRY,
 )
+REMOVALS = Counter(
+    "slurm_operator_removal_requests_total",
+    "Evictions and deletions of pods that were seen, by result: recorded, unchanged, skipped, failed",
+    ("result",),
+    registry=REGISTRY,
+)
 CERTIFICATE_LOADS = Counter(
     "slurm_operator_certificate_loads_total",
     "Certificate files that were read because they had changed, by result: ok, failed",

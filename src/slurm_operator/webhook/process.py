@@ -28,6 +28,7 @@ from slurm_operator.webhook.binding import Binder
 from slurm_operator.webhook.certificates import Certificates
 from slurm_operator.webhook.judge import Judge
 from slurm_operator.webhook.lookups import Lookups
+from slurm_operator.webhook.removals import Recorder
 from slurm_operator.webhook.server import WebhookServer
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ async def _serve(options: WebhookOptions, config: ClientConfig) -> None:
     async with Client(config, observe=observe_request) as client:
         certificates = Certificates(options.cert_dir, client_ca=options.client_ca)
         judge = Judge(Lookups(client, options.namespaces))
-        server = WebhookServer(options.server, certificates, judge, Binder(client))
+        recorder = Recorder(client, options.namespaces)
+        server = WebhookServer(options.server, certificates, judge, Binder(client), recorder)
         health = HealthServer(options.health)
         health.add_check("tls", server.serving)
         health.add_check("running", lambda: "the process is stopping" if stop.is_set() else None)

@@ -1,7 +1,7 @@
 """Under which name and path each webhook is registered: the contract with the chart.
 
 Names and paths are those of the Go operator, so that its configurations lead here unchanged. Secrets, which
-it does not judge, are named after the same pattern.
+it does not judge, and removals of pods are named after the same pattern.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 BINDING_NAME: Final = "podsbinding-v1.kb.io"
 BINDING_PATH: Final = "/mutate--v1-binding"
+REMOVAL_NAME: Final = "podsremoval-v1.kb.io"
+REMOVAL_PATH: Final = "/mutate--v1-pod-removal"
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,6 +53,7 @@ class Request(Part, frozen=True):
     dry_run: bool | None = None
     object: msgspec.Raw = msgspec.Raw()
     old_object: msgspec.Raw = msgspec.Raw()
+    options: msgspec.Raw = msgspec.Raw()
 
     @property
     def new(self) -> bytes | None:
@@ -63,6 +64,11 @@ class Request(Part, frozen=True):
     def old(self) -> bytes | None:
         """Return the object before the write, if there was one."""
         return _given(self.old_object)
+
+    @property
+    def given_options(self) -> bytes | None:
+        """Return the options of the operation, if there are any."""
+        return _given(self.options)
 
 
 class Review(Part, frozen=True):

@@ -2,8 +2,8 @@
 
 HTTP/1.1 with connections that stay open, TLS from 1.2 on. A question has a deadline, which is a little less
 than what the API server grants it (`?timeout=`), so that it gets an answer and not a cut connection. How many
-are read and judged at once, and how large one may be, is bounded. Questions about Bindings have places of
-their own: however slow their lookups are, no write of a custom resource waits for them.
+are read and judged at once, and how large one may be, is bounded. Questions about Bindings and removals of
+pods have places of their own: however slow their lookups are, no write of a custom resource waits for them.
 
 To stop, the server goes on answering for a while, but ends each connection with its answer, so that clients
 look for another replica; then it stops to listen, and what is in flight gets its answer.
@@ -23,7 +23,7 @@ from slurm_operator.api.duration import parse_duration
 from slurm_operator.kube.serving import HttpServer
 from slurm_operator.webhook import review
 from slurm_operator.webhook.metrics import IN_FLIGHT, LATENCY, REQUESTS
-from slurm_operator.webhook.registration import BINDING_PATH, WEBHOOKS
+from slurm_operator.webhook.registration import BINDING_PATH, REMOVAL_PATH, WEBHOOKS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from slurm_operator.webhook.binding import Binder
     from slurm_operator.webhook.certificates import Certificates
     from slurm_operator.webhook.judge import Judge
+    from slurm_operator.webhook.removals import Recorder
 
     Respond = Callable[[review.Review, float], Awaitable[bytes]]
 
@@ -51,6 +52,8 @@ _MOST_SECONDS: Final = 30.0
 _MARGIN: Final = 0.8
 # A binding holds up a scheduler, which has better things to do.
 _BINDING_SECONDS: Final = 3.0
+# A deletion or an eviction waits no longer than this to be recorded; the chart grants it 2 s.
+_REMOVAL_SECONDS: Final = 1.6
 _DRAIN_SECONDS: Final = 10.0
 _ANY_HOST: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - read, not listened on
 
@@ -58,14 +61,23 @@ _ANY_HOST: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noq
 class WebhookServer(HttpServer):
     """Serves every webhook of the registration."""
 
-    def __init__(self, address: Address, certificates: Certificates, judge: Judge, binder: Binder) -> None:
+    def __init__(
+        self,
+        address: Address,
+        certificates: Certificates,
+        judge: Judge,
+        binder: Binder,
+        recorder: Recorder,
+    ) -> None:
         super().__init__("webhook", address, [], tls=certificates.context, shutdown_seconds=_DRAIN_SECONDS)
         self._host = _ANY_HOST.get(address.host, address.host)
         self._certificates = certificates
         self._judge = judge
         self._binder = binder
+        self._recorder = recorder
         self._writes = asyncio.Semaphore(_AT_ONCE)
         self._bindings = asyncio.Semaphore(_AT_ONCE)
+        self._removals = asyncio.Semaphore(_AT_ONCE)
         self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.draining = False
 
@@ -74,6 +86,7 @@ class WebhookServer(HttpServer):
         for webhook in WEBHOOKS:
             app.router.add_post(webhook.path, self._validating(webhook.path, webhook.kind))
         app.router.add_post(BINDING_PATH, self._binding)
+        app.router.add_post(REMOVAL_PATH, self._removal)
         return app
 
     def _validating(
@@ -94,6 +107,14 @@ class WebhookServer(HttpServer):
 
         seconds = min(budget(request.query), _BINDING_SECONDS)
         return await self._counted(BINDING_PATH, request, self._bindings, respond, seconds)
+
+    async def _removal(self, request: web.Request) -> web.StreamResponse:
+        async def respond(question: review.Review, seconds: float) -> bytes:
+            await self._recorder.record(question.request, seconds)
+            return review.patched(question, ())
+
+        seconds = min(budget(request.query), _REMOVAL_SECONDS)
+        return await self._counted(REMOVAL_PATH, request, self._removals, respond, seconds)
 
     async def _counted(
         self,

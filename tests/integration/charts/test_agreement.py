@@ -13,7 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
 from slurm_operator import __version__
-from slurm_operator.api import wellknown
+from slurm_operator.api import removal, wellknown
 from slurm_operator.flags import (
     Parser,
     add_manager_flags,
@@ -23,7 +23,13 @@ from slurm_operator.flags import (
     webhook_options,
 )
 from slurm_operator.kube.metrics import REGISTRY
-from slurm_operator.webhook.registration import BINDING_NAME, BINDING_PATH, WEBHOOKS
+from slurm_operator.webhook.registration import (
+    BINDING_NAME,
+    BINDING_PATH,
+    REMOVAL_NAME,
+    REMOVAL_PATH,
+    WEBHOOKS,
+)
 from tests.integration.charts.account import Right, granted, rights
 from tests.integration.charts.charting import CHARTS, CRDS, OPERATOR, SLURM, VALUES, render
 
@@ -87,9 +93,32 @@ def test_webhooks_are_those_that_are_served(helm_program: Path) -> None:
         wellknown.FILE_SLURM_JWKS,
         wellknown.ANNOTATION_SLURM_KEY,
     }
-    (binding,) = rendered(helm_program, "MutatingWebhookConfiguration", "--set", "webhook.podsBinding=true")
-    (hook,) = binding["webhooks"]
-    assert (hook["name"], hook["clientConfig"]["service"]["path"]) == (BINDING_NAME, BINDING_PATH)
+    (mutating,) = rendered(helm_program, "MutatingWebhookConfiguration", "--set", "webhook.podsBinding=true")
+    assert [(hook["name"], hook["clientConfig"]["service"]["path"]) for hook in mutating["webhooks"]] == [
+        (BINDING_NAME, BINDING_PATH),
+        (REMOVAL_NAME, REMOVAL_PATH),
+    ]
+
+
+def test_the_policy_speaks_of_what_the_operator_reads(helm_program: Path) -> None:
+    """Label and annotations in the policy against deletions are those of the program."""
+    (policy,) = rendered(helm_program, "ValidatingAdmissionPolicy")
+    (binding,) = rendered(helm_program, "ValidatingAdmissionPolicyBinding")
+    spec = policy["spec"]
+    assert binding["spec"]["policyName"] == policy["metadata"]["name"]
+    assert spec["matchConstraints"]["objectSelector"] == {
+        "matchLabels": {wellknown.LABEL_POD_PROTECT: wellknown.TRUE}
+    }
+    keys = {wellknown.ANNOTATION_ALLOW_DELETION, wellknown.ANNOTATION_REMOVAL_REQUESTED}
+    (validation,) = spec["validations"]
+    for text in (json.dumps(spec["variables"]), validation["message"], validation["messageExpression"]):
+        assert {*re.findall(r"nodeset\.slinky\.slurm\.net/[a-z-]+", text)} == keys
+    assert wellknown.POD_CONDITION_SAFE in validation["messageExpression"]
+    # A value by hand is a request without an end, and the only one that needs no time.
+    assert f"{wellknown.ANNOTATION_REMOVAL_REQUESTED}=true" in validation["messageExpression"]
+    request = removal.read({wellknown.ANNOTATION_REMOVAL_REQUESTED: "true"})
+    assert request is not None
+    assert request.expires() is None
 
 
 def test_own_certificate_is_what_the_api_server_trusts(helm_program: Path) -> None:
@@ -109,7 +138,7 @@ def test_own_certificate_is_what_the_api_server_trusts(helm_program: Path) -> No
 
 
 def test_rights_of_the_webhook_are_few() -> None:
-    """It may look at what its rules ask about, and at nothing else; at no Secret.
+    """It may look at what its rules ask about, annotate pods, and nothing else; it sees no Secret.
 
     The tests of the webhook run it with these rights, and fail without any one of them.
     """
@@ -120,15 +149,17 @@ def test_rights_of_the_webhook_are_few() -> None:
         Right("slinky.slurm.net", "controllers", "list"),
         Right("", "pods", "list"),
     }
+    records = {Right("", "pods", "get"), Right("", "pods/status", "patch")}
     binding = {Right("", "pods", "get"), Right("", "nodes", "get")}
     reviews = {
         Right("authentication.k8s.io", "tokenreviews", "create"),
         Right("authorization.k8s.io", "subjectaccessreviews", "create"),
     }
     for values, more in (
-        ("", set()),
-        ("webhook.podsBinding=true", binding),
-        ("webhook.metricsSecure=true,webhook.metricsPort=8080", reviews),
+        ("", records),
+        ("webhook.removalRequests=false", set()),
+        ("webhook.podsBinding=true,webhook.removalRequests=false", binding),
+        ("webhook.metricsSecure=true,webhook.metricsPort=8080", records | reviews),
     ):
         assert granted(rights("--set", values, component="webhook")) == looks | more
 

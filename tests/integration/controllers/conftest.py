@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from kubebox.slurm.daemons import CLUSTER
 from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers import cluster, slurmclient
@@ -156,7 +157,9 @@ class World:
         if cluster_ref:
             metadata["annotations"] = {"slinky.slurm.net/cluster-ref": cluster_ref}
         pods = {"slurmctld": IMAGE, "logfile": IMAGE, "persistence": {"enabled": False}}
-        body = {"metadata": metadata, "spec": {"slurmKeyRef": key, "jwtKeyRef": key, **pods, **spec}}
+        # The name that a real Slurm of the tests has.
+        keys = {"clusterName": CLUSTER, "slurmKeyRef": key, "jwtKeyRef": key}
+        body = {"metadata": metadata, "spec": {**keys, **pods, **spec}}
         await self.client.create(Controller, body)
 
     async def restapi(self, name: str, controller: str = "main", **spec: Any) -> None:

@@ -126,7 +126,7 @@ async def test_a_secret_that_may_not_be_read_is_unknown(
         inside("rolebinding", role, f"--role={role}", who)
 
     token = service_account(slinky_box, world.namespace, "operator")
-    kinds = ("controllers", "clusters", "restapis")
+    kinds = ("controllers", "clusters", "restapis", "nodesets")
     allow("kinds", "--verb=*", *(f"--resource={kind}.slinky.slurm.net" for kind in kinds))
     allow("status", "--verb=patch", "--resource=controllers.slinky.slurm.net/status")
     allow("events", "--verb=create,patch", "--resource=events.events.k8s.io")

@@ -41,7 +41,7 @@ async def test_a_cluster_of_the_same_name_is_used(world: World, hostile: Hostile
     await eventually(lambda: has_message(world, through), "the Cluster is used")
     await world.says(world.api_ready, "Connected")
     shared = operator.connections.get(ConnectionKey("Cluster", world.namespace, "main"))
-    assert connection(operator, world) is shared is not own
+    assert connection(operator, world).rest is shared.rest is not own.rest
     assert [key.kind for key, _ in operator.connections.items()] == ["Cluster"]
     hostile.fault = Fault.BAD_GATEWAY
     shared.watch.wake()
@@ -49,7 +49,11 @@ async def test_a_cluster_of_the_same_name_is_used(world: World, hostile: Hostile
     await eventually(lambda: has_event(world, "SlurmApiLost"), "the Controller's own Event says so")
     hostile.fault = None
     await world.delete(Cluster, "main")
-    await eventually(lambda: connection(operator, world) not in (None, shared), "the RestApi is used again")
+    key = ConnectionKey("Controller", world.namespace, "main")
+    await eventually(
+        lambda: connection(operator, world) is not None and operator.connections.linked(key) is None,
+        "the RestApi is used again",
+    )
     await world.says(world.api_ready, "Connected")
 
 
@@ -87,11 +91,11 @@ async def test_two_controllers_share_one_cluster(world: World, hostile: HostileS
         await world.controller(name, cluster_ref="far")
         await world.says(partial(world.api_ready, name), "Connected")
     shared = operator.connections.get(ConnectionKey("Cluster", world.namespace, "far"))
-    assert [connection(operator, world, name) for name in names] == [shared, shared]
+    assert [connection(operator, world, name).rest for name in names] == [shared.rest, shared.rest]
     assert len([*operator.connections.items()]) == 1
     await world.delete(Controller, "one")
     await eventually(lambda: connection(operator, world, "one") is None, "one goes")
-    assert connection(operator, world, "two") is shared, "the other one keeps what it shares"
+    assert connection(operator, world, "two").rest is shared.rest, "the other one keeps what it shares"
     await world.delete(Cluster, "far")
     await world.says(lambda: world.api_ready("two"), "ClusterNotFound")
     assert [*operator.connections.items()] == []
@@ -132,7 +136,7 @@ async def test_a_restapi_that_becomes_ready_is_asked_at_once(
     hostile.fault = None
     await _serves(world, "True", "02")
     await world.says(world.api_ready, "Connected")
-    assert connection(operator, world) is found
+    assert connection(operator, world).rest is found.rest
 
 
 # ------------------------------------------------------------------------------------------ cannot be read

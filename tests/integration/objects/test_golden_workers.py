@@ -27,17 +27,24 @@ _NO_SSH = [
     f"{_ANNOTATIONS}.slinky.slurm.net/{name}-conf-hash: only theirs: {_NOTHING!r}"
     for name in ("sshd", "sssd")
 ]
-_PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (1, 2)]
+_PROTECTED = "metadata.labels.nodeset.slinky.slurm.net/pod-protect: only ours"
+_PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (0, 1)]
+_STRICT = ["spec.maxUnavailable: only theirs: 0", "spec.minAvailable: only ours"]
 _TOPOLOGY = "Topology='\"$SLINKY_TOPOLOGY\"'"
 _LAST, _SORTED = (
     f"'Features=a100,gpu,nvlink Gres=gpu:8 {rest}'"
     for rest in (f"Weight=10 {_TOPOLOGY}", f"{_TOPOLOGY} Weight=10")
 )
 WANTED = {
-    "06-nodeset-rich": [_KEY_HASH, f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}"],
-    "07-daemonset": [_KEY_HASH, *_NO_SSH, *_PATIENCE],
+    "06-nodeset-rich": [
+        _KEY_HASH,
+        _PROTECTED,
+        f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}",
+        *_PATIENCE,
+    ],
 }
-_USUAL = [_KEY_HASH, *_NO_SSH]
+_USUAL = [_KEY_HASH, *_NO_SSH, _PROTECTED, *_PATIENCE]
+_OUR_ENVIRONMENT = ("SLINKY_NODE_NAME", "SLINKY_POD_UID", "SLINKY_GRACE_SECONDS")
 _OUR_TOLERATION = {"effect": "NoExecute", "key": "nodeset.slinky.slurm.net/worker", "operator": "Equal"}
 
 
@@ -52,7 +59,7 @@ def _expected(case: Case) -> dict[tuple[str, str], Manifest]:
 
 
 def _settle(ours: Manifest, golden: Manifest) -> None:
-    """Make equal what has to differ: another script, what is done to a pod later, our toleration on top."""
+    """Make equal what has to differ: the script, the name, what is done to a pod later, our toleration."""
     for name in ("serviceAccount", "serviceAccountName"):
         assert golden["spec"].pop(name) == "default"  # admission that the API server of the tests lacks
     command = ours["spec"]["containers"][0]["lifecycle"]["preStop"]["exec"]["command"]
@@ -62,8 +69,20 @@ def _settle(ours: Manifest, golden: Manifest) -> None:
     topology = "topology.slinky.slurm.net/spec"
     if topology not in ours["metadata"]["annotations"]:  # copied from the machine, once it is known
         golden["metadata"]["annotations"].pop(topology, None)
-    if _OUR_TOLERATION not in golden["spec"]["tolerations"]:
-        ours["spec"]["tolerations"].remove(_OUR_TOLERATION)
+    slurmd = ours["spec"]["containers"][0]
+    assert ours["metadata"]["annotations"].pop("nodeset.slinky.slurm.net/stated-name") == "true"
+    assert slurmd["args"][5:9] == ["-N", ours["spec"]["hostname"], "--instance-id", "$(SLINKY_POD_UID)"]
+    del slurmd["args"][5:9]
+    slurmd["env"] = [item for item in slurmd["env"] if item["name"] not in _OUR_ENVIRONMENT]
+    if "livenessProbe" not in ours["spec"]["containers"][0]:  # there only if a user wants it
+        alive = golden["spec"]["containers"][0].pop("livenessProbe")
+        assert alive["failureThreshold"] * alive["periodSeconds"] == 60
+    for item in (ours, golden):
+        # Tolerations of ours that the reference has not, and those of the user, which stand in another order.
+        item["spec"]["tolerations"] = sorted(
+            (one for one in item["spec"]["tolerations"] if one != _OUR_TOLERATION),
+            key=lambda one: str(one.get("key")),
+        )
 
 
 @pytest.mark.parametrize(
@@ -85,5 +104,5 @@ def test_children_are_those_of_the_reference(
         golden = comparable(expected[key], item, "NS")
         if item["kind"] == "Pod":
             _settle(ours, golden)
-        wanted = WANTED.get(name, _USUAL) if item["kind"] == "Pod" else []
+        wanted = {"Pod": WANTED.get(name, _USUAL), "PodDisruptionBudget": _STRICT}.get(item["kind"], [])
         assert list(differences(ours, golden)) == wanted, json.dumps(key)

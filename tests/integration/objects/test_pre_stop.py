@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,14 +28,18 @@ def box(request: pytest.FixtureRequest, slurm_box_factory: Callable[..., SlurmBo
     return slurm_box_factory(release=request.param, nodes=1, return_to_service=0)
 
 
-def _stop(box: SlurmBox) -> tuple[set[str], str]:
+def _stop(box: SlurmBox, grace: int = 30) -> tuple[set[str], str]:
     """Run the script where slurmd runs, as the kubelet would, and return state and reason."""
-    # The host of the box has another name than its nodes; a pod has its node's.
-    box.run("sh", "-c", f"hostname() {{ echo n0; }}\n{PRE_STOP}", node="n0")
+    environment = (f"SLINKY_GRACE_SECONDS={grace}", "SLINKY_NODE_NAME=n0")
+    box.run("env", *environment, "sh", "-c", PRE_STOP, node="n0", timeout=grace + 60)
+    return _shown(box)
+
+
+def _shown(box: SlurmBox) -> tuple[set[str], str]:
     shown = box.run("scontrol", "show", "node", "n0").stdout
     (state,) = re.findall(r"^ *State=(\S+)", shown, re.MULTILINE)
-    (reason,) = re.findall(r"^ *Reason=(.*) \[[^]]*\]$", shown, re.MULTILINE)
-    return set(state.split("+")), reason
+    reasons = re.findall(r"^ *Reason=(.*) \[[^]]*\]$", shown, re.MULTILINE)
+    return set(state.split("+")), "".join(reasons)
 
 
 def _update(box: SlurmBox, *fields: str) -> None:
@@ -43,8 +49,7 @@ def _update(box: SlurmBox, *fields: str) -> None:
 def test_the_node_goes_down(box: SlurmBox) -> None:
     """A worker that ends is down in Slurm, with a reason that is ours."""
     state, reason = _stop(box)
-    assert {"DOWN"} <= state
-    assert "DRAIN" not in state
+    assert {"DOWN", "DRAIN"} <= state
     assert reason == OURS
 
 
@@ -64,7 +69,7 @@ def test_a_reason_that_is_over_does_not_stay(box: SlurmBox) -> None:
     _update(box, "State=DRAIN", "Reason=long ago")
     _update(box, "State=UNDRAIN")
     state, reason = _stop(box)
-    assert "DRAIN" not in state
+    assert {"DOWN", "DRAIN"} <= state
     assert reason == OURS
 
 
@@ -76,3 +81,45 @@ async def test_a_drain_without_a_reason_does_not_become_ours(box: SlurmBox) -> N
     state, reason = await asyncio.to_thread(_stop, box)
     assert {"DOWN", "DRAIN"} <= state
     assert reason == "Pod is terminating"
+
+
+# ----------------------------------------------------------------------------------------------- running jobs
+
+
+def test_a_running_job_ends_by_itself_within_the_grace_period(box: SlurmBox) -> None:
+    """The node takes no new job at once, and is down only when the job in the container has completed."""
+    job = box.submit(seconds=8, nodes=["n0"])
+    _until(lambda: _job(box, job)["JobState"] == "RUNNING", "the job runs")
+    stopping = threading.Thread(target=_stop, args=(box, 120))
+    stopping.start()
+    _until(lambda: "DRAIN" in _shown(box)[0], "the node is drained")
+    assert "DOWN" not in _shown(box)[0]
+    assert _job(box, job)["JobState"] == "RUNNING"
+    stopping.join()
+    state, reason = _shown(box)
+    assert {"DOWN", "DRAIN"} <= state
+    assert reason == OURS
+    _until(lambda: _job(box, job)["JobState"] != "COMPLETING", "the job has ended")
+    told = _job(box, job)
+    assert (told["JobState"], told["Restarts"], told["ExitCode"]) == ("COMPLETED", "0", "0:0")
+
+
+def test_a_longer_job_is_given_up_before_the_grace_period_ends(box: SlurmBox) -> None:
+    """Ten seconds before Kubernetes kills the container the node goes down, and its job is requeued."""
+    job = box.submit(seconds=600, nodes=["n0"])
+    _until(lambda: _job(box, job)["JobState"] == "RUNNING", "the job runs")
+    before = time.monotonic()
+    state, _ = _stop(box, grace=14)
+    assert time.monotonic() - before >= 3
+    assert {"DOWN", "DRAIN"} <= state
+
+
+def _job(box: SlurmBox, job: int) -> dict[str, str]:
+    return dict(re.findall(r"(\w+)=(\S*)", box.run("scontrol", "show", "job", str(job)).stdout))
+
+
+def _until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, f"not within {seconds} s: {what}"
+        time.sleep(0.2)

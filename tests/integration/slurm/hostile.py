@@ -55,7 +55,7 @@ from tests.integration.slurm.hostile_wire import Seen, read_request, send
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 __all__ = ["Fault", "HostileSlurmrestd", "Json", "Seen", "job", "node", "number", "ping", "reservation"]
@@ -93,6 +93,8 @@ class HostileSlurmrestd:
         self.token: str | None = None
         """The only token that is accepted; None accepts all."""
         self.release = "26.05.5"
+        self.cluster = ""
+        """The ClusterName in every answer; empty, as if this slurmrestd reported none."""
         self.started = self._tick - 86_400
         self.log: list[Seen] = []
         self.connections = 0
@@ -100,6 +102,8 @@ class HostileSlurmrestd:
         self.reconfigured = 0
         self.stumbles = False
         """Whether conditional questions for nodes that have changed get a 500, as they do from 24.11."""
+        self.raw: dict[str, Callable[[], Iterable[bytes]]] = {}
+        """By endpoint: what to send instead of an answer, head and all, piece by piece."""
 
     # --- running
 
@@ -205,6 +209,11 @@ class HostileSlurmrestd:
                     self.log.append(seen)
                     self._arrival.set()
                     fault = self._strike(seen.endpoint)
+                    if seen.endpoint in self.raw:
+                        for piece in self.raw[seen.endpoint]():
+                            writer.write(piece)
+                            await writer.drain()
+                        break
                     if not await send(writer, self._answer(seen, fault), fault):
                         break
         finally:
@@ -251,7 +260,7 @@ class HostileSlurmrestd:
         return REFUSALS[Fault.NOT_FOUND]
 
     def _good(self, content: Json) -> Reply:
-        return good(json.dumps(content), self.release)
+        return good(json.dumps(content), self.release, cluster=self.cluster)
 
     def _list(self, table: Table, seen: Seen, fault: Fault | None) -> Reply:
         since = int(seen.query.get("update_time", 0))
@@ -260,7 +269,8 @@ class HostileSlurmrestd:
                 return Reply("304 NOT MODIFIED", b"", "")
             # Unchanged jobs are an empty list with a warning, in every release seen.
             content = json.dumps({"jobs": [], "last_update": number(0)})
-            return good(content, self.release, warning=f"No job changes since update_time[{since}]")
+            warning = f"No job changes since update_time[{since}]"
+            return good(content, self.release, warning=warning, cluster=self.cluster)
         if since and self.stumbles and table is self.nodes:
             return refusal("500 INTERNAL ERROR", -1, "Unspecified error")
         text = table.encoded().decode()
@@ -270,7 +280,7 @@ class HostileSlurmrestd:
         # What the real one says about a cluster without jobs, which is not the same as unchanged ones.
         warning = "Zero jobs to dump" if table is self.jobs and not table else ""
         content = f'{{"{table.what}": {text}{moment}}}' if text else "{}"
-        return good(content, self.release, warning=warning)
+        return good(content, self.release, warning=warning, cluster=self.cluster)
 
     def _written(self, seen: Seen) -> Reply:
         match seen.method, seen.endpoint:

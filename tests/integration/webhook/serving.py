@@ -73,8 +73,21 @@ class Server:
         self._tls.load_cert_chain(box.cert_file, box.key_file)
 
     async def ask(
-        self, method: str, path: str, body: object = None, *, kind: str = "application/json", **query: str
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        kind: str = "application/json",
+        user: str = "",
+        group: str = "",
+        **query: str,
     ) -> Answer:
+        """Send a request, as the administrator of the box or as another user with all permissions."""
+        headers = [("Content-Type", kind)]
+        if user:
+            groups = filter(None, ("system:masters", group))
+            headers += [("Impersonate-User", user), *(("Impersonate-Group", name) for name in groups)]
         connector = aiohttp.TCPConnector(ssl=self._tls)
         async with (
             aiohttp.ClientSession(connector=connector) as session,
@@ -83,7 +96,7 @@ class Server:
                 self._url + path,
                 params=query,
                 data=None if body is None else json.dumps(body),
-                headers={"Content-Type": kind},
+                headers=headers,
             ) as response,
         ):
             warnings = [text.split('"', 1)[1].rstrip('"') for text in response.headers.getall("Warning", [])]

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from kubebox import pki
 from slurm_operator.webhook.registration import BINDING_PATH as BINDING
+from slurm_operator.webhook.registration import REMOVAL_PATH
 from tests.integration.charts.account import webhook_kubeconfig
 from tests.integration.programs.running import eventually
 from tests.integration.programs.scraping import check_secure_metrics
@@ -90,6 +92,41 @@ async def test_a_binding_is_never_held_up(tmp_path: Path) -> None:
             status, answer = await post(f"{url}{BINDING}", question(binding), context)
             assert (status, answer["response"]) == (200, {"uid": "question-1", "allowed": True})
             assert process.logged("cannot look up a topology; the pod is bound without it")
+
+
+async def test_a_removal_is_never_held_up(tmp_path: Path) -> None:
+    """Without an answer about the pod it is allowed in time, and in a burst at once, but not recorded."""
+    deletion: dict[str, Any] = {
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "operation": "DELETE",
+        "object": None,
+    }
+    async with SlowServer().running() as server:
+        process, context, url = await lonely(tmp_path, server.url, "--namespaces=slurm")
+        path = f"{url}{REMOVAL_PATH}?timeout=2s"
+
+        async def ask(**fields: Any) -> bool:
+            status, answer = await post(path, question({}, **deletion | fields), context)
+            assert (status, answer["response"]) == (200, {"uid": "question-1", "allowed": True})
+            return True
+
+        with process:
+            await ask(dryRun=True)
+            await ask(namespace="theirs")
+            assert not server.asked.is_set()
+            crowd = [asyncio.create_task(ask(name=f"worker-{number}")) for number in range(60)]
+            await asyncio.wait_for(server.asked.wait(), 60)
+            # Custom resources do not wait for them.
+            status, answer = await post(f"{url}{PATHS['Token']}", question(manifest("Token")), context)
+            assert (status, answer["response"]["allowed"]) == (200, True)
+            assert all(await asyncio.gather(*crowd))
+            assert process.logged("cannot record a request to remove a worker", error="deadline exceeded")
+            _, metrics = await process.get("metrics", "/metrics")
+    series = r'slurm_operator_removal_requests_total{result="(\w+)"} (\d+)'
+    counts = {result: int(count) for result, count in re.findall(series, metrics)}
+    # As many as are in progress at once fail; the others are not even tried.
+    assert counts.keys() == {"unchanged", "failed", "skipped"}
+    assert counts["failed"] + counts["skipped"] == len(crowd)
 
 
 async def test_the_end_waits_for_what_is_in_flight(tmp_path: Path) -> None:

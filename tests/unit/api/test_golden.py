@@ -147,6 +147,7 @@ def test_workers(case: Case) -> None:
                 assert spec["hostname"] == daemon_hostname(_target(spec), {})
             assert labels["nodeset.slinky.slurm.net/pod-hostname"] == slurm_node_name(
                 scaling_mode=labels["nodeset.slinky.slurm.net/scaling-mode"],
+                stated=False,
                 pod_name=pod["metadata"]["name"],
                 hostname=spec["hostname"],
                 host_network=False,

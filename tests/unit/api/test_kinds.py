@@ -176,19 +176,28 @@ def test_daemon_hostname(node: str, annotations: dict[str, str], expected: str) 
 
 
 @pytest.mark.parametrize(
-    ("mode", "hostname", "host_network", "expected"),
+    ("mode", "hostname", "host_network", "stated", "expected"),
     [
-        (ScalingMode.STATEFUL_SET, "h", False, "h"),
-        (ScalingMode.STATEFUL_SET, "", False, "p"),
-        (ScalingMode.STATEFUL_SET, "h", True, "n"),
-        (ScalingMode.DAEMON_SET, "h", True, "h"),
-        ("", "h", True, "h"),
+        (ScalingMode.STATEFUL_SET, "h", False, False, "h"),
+        (ScalingMode.STATEFUL_SET, "", False, False, "p"),
+        (ScalingMode.STATEFUL_SET, "h", True, False, "n"),
+        (ScalingMode.STATEFUL_SET, "h", True, True, "n"),
+        (ScalingMode.DAEMON_SET, "h", False, False, "h"),
+        (ScalingMode.DAEMON_SET, "h", True, True, "h"),
+        (ScalingMode.DAEMON_SET, "h", True, False, "n"),
+        ("", "h", True, False, "n"),
+        ("", "h", False, False, "h"),
     ],
 )
-def test_slurm_node_name(mode: str, hostname: str, host_network: bool, expected: str) -> None:  # noqa: FBT001 - a table of cases
+def test_slurm_node_name(mode: str, hostname: str, host_network: bool, stated: bool, expected: str) -> None:  # noqa: FBT001 - a table of cases
     """A worker's name in Slurm follows from the mode on its label, its hostname and its network."""
     found = slurm_node_name(
-        scaling_mode=mode, pod_name="p", hostname=hostname, host_network=host_network, node_name="n"
+        scaling_mode=mode,
+        stated=stated,
+        pod_name="p",
+        hostname=hostname,
+        host_network=host_network,
+        node_name="n",
     )
     assert found == expected
 

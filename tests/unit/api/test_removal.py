@@ -25,6 +25,8 @@ def test_a_request_without_a_time_holds_until_it_is_removed() -> None:
     assert asked is not None
     assert asked.live(NOW + timedelta(days=10_000))
     assert not removal.due({KEY: "now"}, NOW)
+    assert removal.read({KEY: "true"}) == removal.RemovalRequest(None)
+    assert removal.read({KEY: "please, alice"}) == removal.RemovalRequest(None, "please, alice")
 
 
 def test_a_request_is_recorded_again_only_when_it_is_old() -> None:

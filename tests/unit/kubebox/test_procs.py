@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kubebox.procs import ProcessId, parse_stat, start_time, tail
+from kubebox.procs import ProcessId, children, parse_stat, program_name, start_time, tail
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -40,6 +40,16 @@ def test_own_process_is_known() -> None:
     own = ProcessId.of(os.getpid())
     assert own is not None
     assert own.alive()
+
+
+def test_children_are_found_by_their_parent() -> None:
+    """A process that was started is found below its parent, by the name of its program, until it ends."""
+    with subprocess.Popen(["sleep", "60"]) as child:
+        assert child.pid in children(os.getpid())
+        assert program_name(child.pid) == "sleep"
+        child.kill()
+    assert child.pid not in children(os.getpid())
+    assert program_name(child.pid) == ""
 
 
 def test_reused_pid_is_not_signalled() -> None:

@@ -34,9 +34,14 @@ class Crashed(Exception):  # noqa: N818 - what happens to the process, no error 
     """The process ended before a write."""
 
 
-def do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - one arm per word
-    """Carry out one action."""
+def do(world: World, action: actions.Action) -> None:
+    """Carry out one action; after it no worker that may run a job is without protection."""
     world.spend()
+    _do(world, action)
+    world.check_protected()
+
+
+def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - one arm per word
     match action:
         case actions.AddFinalizer(name):
             assert name not in world.finalizers
@@ -55,6 +60,8 @@ def do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - o
             _patch_status(world, action)
         case actions.DeletePod():
             _delete(world, action)
+        case actions.ReleasePod():
+            _release(world, action)
         case actions.DrainNodes(reason, some):
             _write(world, {name: Drain(reason) for name in some}, state=True)
         case actions.UndrainNodes(some):
@@ -131,7 +138,10 @@ def _create(world: World, action: actions.CreatePod) -> None:
         revision=f"r{world.revision}",
         created=world.now,
         target=action.node or action.pin,
+        labels={wellknown.LABEL_POD_PROTECT: "true"} if nodeset.protects_workers else {},
     )
+    if not pod.protected:
+        world.excused.add(pod.uid)
     operator.expectations.expect_creations(KEY, [pod.name], world.now)
     world.pods[pod.name] = pod
     operator.expectations.created(KEY, pod.name, pod.uid)
@@ -157,6 +167,10 @@ def _patch(world: World, action: actions.PatchPod) -> None:
         return
     if wellknown.ANNOTATION_POD_CORDON in action.annotations:
         assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
+    if action.labels.get(wellknown.LABEL_POD_PROTECT, "true") is None:
+        waived = world.skip_drain or (world.deleting and world.controller is not Fate.STAYS)
+        assert waived, f"the protection of {pod.name} was removed without evidence"
+        world.excused.add(pod.uid)
     for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):
         for key, value in changes.items():
             if value is None:
@@ -188,14 +202,34 @@ def _own(world: World, action: actions.OwnClaim) -> None:
     world.awake = True
 
 
-def _delete(world: World, action: actions.DeletePod) -> None:
+def _release(world: World, action: actions.ReleasePod) -> None:
+    if not _confirmed(world, action):
+        return
+    pod = world.pods.get(action.name)
+    if pod is None or pod.uid != action.uid or action.version != str(pod.version):
+        world.awake = True
+        return
+    running = [job.job_id for job in world.slurm.work.values() if job.pod == pod.uid]
+    assert not running, f"pod {pod.name} is released, and jobs {running} run in it"
+    del pod.labels[wellknown.LABEL_POD_PROTECT]
+    world.touch(pod)
+
+
+def _confirmed(world: World, action: actions.Removal) -> bool:
     slurm, operator = world.slurm, world.operator
     if action.proof is not Proof.NONE:
         world.poll()
         if action.proof is Proof.NAME and slurm.answers:
             operator.asked[action.slurm_name] = Asked(world.now, exists=slurm.has(action.slurm_name))
         if not slurm.answers or not confirm(world.observe(), (action,)):
-            return
+            return False
+    return True
+
+
+def _delete(world: World, action: actions.DeletePod) -> None:
+    slurm, operator = world.slurm, world.operator
+    if not _confirmed(world, action):
+        return
     pod = world.pods.get(action.name)
     operator.expectations.expect_deletions(KEY, [action.uid], world.now)
     if pod is None or pod.uid != action.uid or (action.version and action.version != str(pod.version)):

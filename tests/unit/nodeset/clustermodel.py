@@ -28,9 +28,11 @@ from slurm_operator.kube.pods import (
     NodeSelectorTerm,
     StateRunning,
     StateTerminated,
+    Toleration,
 )
 from slurm_operator.objects.nodefit import Fit
 
+SILENT = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 NAMESPACE, NAME, UID = "slurm", "gpu", "nodeset-uid"
 # The machines that workers of a history belong on.
@@ -69,8 +71,9 @@ def make_nodeset(
     return msgspec.convert(body, NodeSet)
 
 
-def make_node(name: str, *, cordoned: bool = False, **fields: Any) -> Node:
+def make_node(name: str, *, cordoned: bool = False, taint: str = "", **fields: Any) -> Node:
     taints = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}] if cordoned else []
+    taints += [{"key": taint, "effect": "NoExecute"}] if taint else []
     body = {"metadata": {"name": name, **fields}, "spec": {"unschedulable": cordoned, "taints": taints}}
     return msgspec.convert(body, Node)
 
@@ -125,6 +128,11 @@ class SimPod:
     conditions: dict[str, Condition] = field(default_factory=dict)
     persons_cordon: bool = False
     registered: bool = False
+    tolerates: str = ""
+    silent: int | None = None
+    """For how many seconds it tolerates a node that does not answer; None is for ever."""
+    stated: bool = True
+    """slurmd was told its name."""
     cause: str = ""
     """Why the operator has deleted it; empty if it was not the operator."""
 
@@ -159,15 +167,35 @@ class SimPod:
                 creation_timestamp=moment(self.created),
                 deletion_timestamp=moment(self.created) if self.deleting else None,
                 labels=labels,
-                annotations=dict(self.annotations),
+                annotations={
+                    **({wellknown.ANNOTATION_STATED_NAME: "true"} if self.stated else {}),
+                    **self.annotations,
+                },
             ),
-            spec=PodSpec(node_name=self.node, hostname=self.hostname, affinity=self._affinity()),
+            spec=PodSpec(
+                node_name=self.node,
+                hostname=self.hostname,
+                affinity=self._affinity(),
+                tolerations=(
+                    *(
+                        Toleration(
+                            key=key, operator="Exists", effect="NoExecute", toleration_seconds=self.silent
+                        )
+                        for key in SILENT
+                    ),
+                    *((Toleration(key=self.tolerates, operator="Exists"),) if self.tolerates else ()),
+                ),
+            ),
             status=PodStatus(
                 phase=self.phase,
                 conditions=(ready, *self.conditions.values()),
                 container_statuses=(self._container(),) if self.started or self.finished_at else (),
             ),
         )
+
+    @property
+    def protected(self) -> bool:
+        return self.labels.get(wellknown.LABEL_POD_PROTECT) == "true"
 
     def _affinity(self) -> Affinity | None:
         if not self.target:

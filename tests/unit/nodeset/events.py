@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from slurm_operator.api import wellknown
+from slurm_operator.api import removal, wellknown
 from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import LABELS, make_node, moment
 from tests.unit.nodeset.model import NODES, World
 
@@ -142,11 +143,11 @@ def controller_leaves(world: World, number: int) -> None:
 
 
 def _change_node(
-    world: World, name: str, *, cordoned: bool, labels: object = None, **annotations: str
+    world: World, name: str, *, cordoned: bool, taint: str = "", labels: object = None, **annotations: str
 ) -> None:
     """Put a node, new or changed, and tell whoever watches nodes."""
     kept = LABELS if labels is None else labels
-    world.nodes[name] = make_node(name, cordoned=cordoned, labels=kept, annotations=annotations)
+    world.nodes[name] = make_node(name, cordoned=cordoned, taint=taint, labels=kept, annotations=annotations)
     world.awake = True
 
 
@@ -158,6 +159,12 @@ def cordon_node(world: World, number: int) -> None:
 def uncordon_node(world: World, number: int) -> None:
     if NODES[number % 3] in world.nodes:
         _change_node(world, NODES[number % 3], cordoned=False)
+
+
+def taint_node(world: World, number: int) -> None:
+    """A person drives everything away from a node."""
+    if NODES[number % 3] in world.nodes:
+        _change_node(world, NODES[number % 3], cordoned=False, taint="bad-disk")
 
 
 def add_node(world: World, number: int) -> None:
@@ -220,12 +227,41 @@ def resume_by_hand(world: World, number: int) -> None:
     pod = some_pod(world, number)
     if pod is not None and world.slurm.up:
         world.slurm.person_resumes(pod.hostname)
+        if not pod.protected:
+            world.excused.add(pod.uid)
 
 
 def delete_pod_by_hand(world: World, number: int) -> None:
     pod = some_pod(world, number)
     if pod is not None:
         world.delete(pod)
+
+
+def evict(world: World, number: int) -> None:
+    """Somebody evicts or deletes a pod; what Kubernetes refuses is recorded as a request."""
+    pod = some_pod(world, number)
+    if pod is None or pod.deleting:
+        return
+    if pod.protected and pod.phase == "Running":
+        pod.annotations[wellknown.ANNOTATION_REMOVAL_REQUESTED] = removal.text(moment(world.now), "eviction")
+        world.touch(pod)
+        return
+    jobs = [job.job_id for job in world.slurm.work.values() if job.pod == pod.uid]
+    assert not jobs or pod.uid in world.excused, f"{pod.name} was evicted under {jobs}"
+    world.delete(pod)
+
+
+def preempt(world: World, number: int) -> None:
+    """The scheduler wants the place of a pod, and is refused."""
+    pod = some_pod(world, number)
+    if pod is not None and not pod.deleting and pod.phase == "Running":
+        pod.conditions["DisruptionTarget"] = Condition(
+            type="DisruptionTarget",
+            status="True",
+            reason="PreemptionByScheduler",
+            last_transition_time=moment(world.now),
+        )
+        world.touch(pod)
 
 
 # --- jobs

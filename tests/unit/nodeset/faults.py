@@ -74,7 +74,7 @@ def slurmctld_loses_state(world: World, _number: int) -> None:
 def _written_down(world: World, job: Work) -> bool:
     """Tell whether a pod says that a job runs in it, and for how long."""
     pod = next((pod for pod in world.pods.values() if pod.uid == job.pod), None)
-    if pod is None or pod.labels.get(wellknown.LABEL_POD_PROTECT) != "true":
+    if pod is None:
         return False
     return (
         pod.annotations.get(wellknown.ANNOTATION_POD_DEADLINE, "") >= f"{moment(job.end):%Y-%m-%dT%H:%M:%SZ}"
@@ -166,6 +166,7 @@ WISHES: tuple[Event, ...] = (
     *(events.pin_to_node, events.change_retention, events.change_pruning),
     *(events.cordon_pod, events.uncordon_pod, events.drain_by_hand, events.resume_by_hand),
     *(events.delete_pod_by_hand, events.cordon_node, events.uncordon_node),
+    *(events.evict, events.evict, events.preempt, events.taint_node),
     *(events.add_node, events.remove_node, events.lose_label, events.rename_node),
     *(events.delete_nodeset, events.skip_drain, events.controller_leaves),
 )

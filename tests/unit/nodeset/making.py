@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.observation import Observation, Revision, read_worker
 from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import SimPod, make_nodeset, moment
 from tests.unit.slurm.views import NOW, view
 
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 READY = NOW - 900
 
 
-def pod(number: int, /, **fields: Any) -> SimPod:
-    """Return a pod that runs and serves."""
+def pod(number: int, /, *, protected: bool = True, **fields: Any) -> SimPod:
+    """Return a pod that runs and serves, and is protected unless told otherwise."""
     settled: dict[str, Any] = {
         "name": f"gpu-{number}",
         "uid": f"uid-{number}",
@@ -33,7 +35,15 @@ def pod(number: int, /, **fields: Any) -> SimPod:
         "started": True,
         "ready_since": READY,
     }
+    label = {wellknown.LABEL_POD_PROTECT: "true"} if protected else {}
+    fields["labels"] = label | fields.get("labels", {})
     return SimPod(**(settled | fields))
+
+
+def shown(*states: str) -> dict[str, Condition]:
+    """Return the conditions by which a pod says in which states Slurm has listed its node."""
+    kinds = [f"{wellknown.POD_CONDITION_PREFIX}{state}" for state in states]
+    return {kind: Condition(type=kind, status="True") for kind in kinds}
 
 
 def worker(number: int = 0, /, **fields: Any) -> Worker:

@@ -63,6 +63,8 @@ class World(Spec):
         self.gone = False
         self.waived = False
         """The finalizer was taken away because somebody asked for it."""
+        self.excused: set[str] = set()
+        """Pods that lost their protection, or got work without it, because a person asked for it."""
         self.uids = 0
         self.looks = 0
         self.writes = 0
@@ -75,6 +77,7 @@ class World(Spec):
         twin = copy.copy(self)
         twin.pods = {name: pod.clone() for name, pod in self.pods.items()}
         twin.claims = {name: copy.copy(claim) for name, claim in self.claims.items()}
+        twin.excused = set(self.excused)
         twin.nodes, twin.slurm, twin.operator = dict(self.nodes), self.slurm.clone(), self.operator.clone()
         return twin
 
@@ -140,6 +143,8 @@ class World(Spec):
         """The last finalizer is gone: Kubernetes removes the NodeSet and what it owns."""
         self.gone = True
         assert self.waived or not self.pods, "the NodeSet left before its pods"
+        left = [pod.name for pod in self.pods.values() if pod.protected and not pod.deleting]
+        assert not left, f"Kubernetes cannot delete {left} with the NodeSet"
         kept = self.controller is Fate.STAYS and self.slurm.windows
         assert not kept, "a reservation was left behind"
         for claim in [one for one in self.claims.values() if one.owned_by(UID)]:
@@ -158,6 +163,16 @@ class World(Spec):
             self.lied = 0.0
         changed = self.operator.poll(self.slurm, self.now)
         self.awake |= changed and self.connected
+
+    def check_protected(self) -> None:
+        """Fail if Kubernetes could remove a worker that runs a job, or may get one at any moment."""
+        self.excused -= {pod.uid for pod in self.pods.values() if pod.protected}
+        for pod in self.pods.values():
+            if pod.protected or pod.deleting or pod.uid in self.excused:
+                continue
+            assert not self.slurm.takes_work(pod.hostname, pod.uid), f"{pod.name} takes work unprotected"
+            jobs = [job.job_id for job in self.slurm.work.values() if job.pod == pod.uid]
+            assert not jobs, f"{pod.name} runs {jobs} unprotected"
 
     # --- the cache
 
@@ -295,6 +310,9 @@ class World(Spec):
             for held in decided.holds:
                 # Lost with jobs of which nobody knows the end: a person has to say that they are over.
                 if held.hold.reason is Wait.LOST_WHILE_BUSY and held.hold.message.endswith("deletes the pod"):
+                    self.delete(self.pods[held.pod])
+                # Registered with a slurmctld that lost its state before anybody listed its nodes.
+                if held.hold.reason is Wait.NEVER_REGISTERED and held.pod in self.pods:
                     self.delete(self.pods[held.pod])
             same = before == {name: pod.version for name, pod in self.pods.items()}
             # A worker that waits for its cordoned machine is out of service, and others wait for it.

@@ -23,6 +23,7 @@ def live_through(history: list[News]) -> World:
     world = new_world()
     for what, number in history:
         what(world, number)
+        world.check_protected()
     world.heal()
     world.settle()
     wait_for_windows(world)
@@ -109,7 +110,8 @@ def _check_pod(world: World, pod: SimPod) -> None:
     assert record is not None or pod.phase != "Running" or not unhindered, f"{pod.name} is not in Slurm"
     if record is not None and pod.phase == "Running":
         assert record.drain == (record.persons or pod.persons_cordon or cordoned_node), record
-        assert wellknown.LABEL_POD_PROTECT not in pod.labels
+        released = record.drain and wellknown.ANNOTATION_POD_CORDON in pod.annotations
+        assert pod.protected != (world.skip_drain or released), f"{pod.name} is protected: {pod.protected}"
         assert wellknown.ANNOTATION_POD_DEADLINE not in pod.annotations
     claim = world.claims[f"scratch-gpu-{pod.index or pod.hostname}"]
     owners = [owner.kind for owner in claim.owners]

@@ -195,6 +195,11 @@ class Slurm:
         self.next_job += 1
         return True
 
+    def takes_work(self, name: str, pod: str) -> bool:
+        """Return whether a job could start in a pod at any moment."""
+        record = self.records.get(name)
+        return record is not None and record.slurmd == pod and not record.down and not record.drain
+
     def end(self, job_id: int) -> None:
         self.jobs.pop(job_id, None)
         self.work.pop(job_id, None)

@@ -3,6 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import departure, names
@@ -10,6 +11,7 @@ from slurm_operator.controllers.nodeset.actions import (
     AddFinalizer,
     DeletePod,
     DeleteReservation,
+    PatchPod,
     RemoveFinalizer,
 )
 from slurm_operator.controllers.nodeset.observation import Asked, Fate
@@ -72,9 +74,10 @@ def test_a_deleted_nodeset_that_cannot_ask_slurm_waits() -> None:
 def test_what_lets_a_nodeset_go_at_once() -> None:
     """The annotation, a Controller that goes too, and pods that are to be orphaned."""
     busy = (node("gpu-0", "MIXED", alloc=1),)
-    assert released(leave(pod(0), slurm=busy, skip=True)) == [DRAIN]
-    assert released(leave(pod(0), slurm=busy, controller=Fate.LEAVES)) == [DRAIN]
-    assert released(leave(pod(0), view=None, controller=Fate.GONE, also=(RESERVATION,))) == [
+    bare = pod(0, protected=False)
+    assert released(leave(bare, slurm=busy, skip=True)) == [DRAIN]
+    assert released(leave(bare, slurm=busy, controller=Fate.LEAVES)) == [DRAIN]
+    assert released(leave(bare, view=None, controller=Fate.GONE, also=(RESERVATION,))) == [
         DRAIN,
         RESERVATION,
     ]
@@ -82,10 +85,51 @@ def test_what_lets_a_nodeset_go_at_once() -> None:
     assert deleted(leave(pod(0), slurm=(drained_node("gpu-0"),), also=("orphan",))) == []
 
 
+@pytest.mark.parametrize("way", [{"skip": True}, {"controller": Fate.LEAVES}, {"controller": Fate.GONE}])
+def test_pods_lose_their_protection_before_a_nodeset_is_let_go(way: dict[str, Any]) -> None:
+    """Kubernetes could not delete them afterwards, and nobody would be left to take it away."""
+    decided = leave(pod(0), slurm=(node("gpu-0", "MIXED", alloc=1),), **way)
+    unlabel = PatchPod("gpu-0", "uid-0", {wellknown.LABEL_POD_PROTECT: None})
+    assert decided.actions == (unlabel,)
+    assert decided.requeue is not None
+
+
+def test_orphaned_pods_keep_their_protection() -> None:
+    """They run on, and whoever adopts them finds them protected."""
+    decided = leave(pod(0), slurm=(node("gpu-0"),), also=("orphan",))
+    assert not [one for one in decided.actions if isinstance(one, PatchPod)]
+
+
+def test_a_live_nodeset_gives_up_its_finalizer_after_the_protection_of_its_pods() -> None:
+    """The annotation means that the pods may go with the NodeSet: then Kubernetes must be able to do it."""
+    nodeset = make_nodeset(
+        replicas=1, finalizers=(DRAIN,), annotations={wellknown.ANNOTATION_SKIP_DRAIN: "true"}
+    )
+    first = plan(observe(pod(0), slurm=(node("gpu-0"),), nodeset=nodeset))
+    assert RemoveFinalizer(DRAIN) not in first.actions
+    assert [one.labels for one in first.actions if isinstance(one, PatchPod)] == [
+        {wellknown.LABEL_POD_PROTECT: None}
+    ]
+    bare = pod(0, protected=False)
+    assert RemoveFinalizer(DRAIN) in plan(observe(bare, slurm=(node("gpu-0"),), nodeset=nodeset)).actions
+
+
+def test_a_protected_pod_that_no_cache_shows_keeps_the_nodeset() -> None:
+    """All pods are asked for before the finalizer goes."""
+    mine = [OwnerReference(uid="u", kind="NodeSet", name="gpu", api_version="v1")]
+
+    def made(name: str, owners: list[OwnerReference], label: str) -> Pod:
+        labels = {wellknown.LABEL_POD_PROTECT: label}
+        return Pod(metadata=ObjectMeta(name=name, labels=labels, owner_references=tuple(owners)))
+
+    assert departure.still_protected("u", [made("gpu-0", mine, "false"), made("other", [], "true")]) is None
+    assert "gpu-1" in str(departure.still_protected("u", [made("gpu-1", mine, "true")]))
+
+
 def test_a_nodeset_that_skips_the_drain_still_takes_its_reservation_along() -> None:
     """That nobody waits for jobs is no reason to leave a maintenance window behind."""
     seen = {"view": view(node("gpu-0"), reservations_taken=NOW - 1)}
-    decided = leave(pod(0), also=(RESERVATION,), skip=True, **seen)
+    decided = leave(pod(0, protected=False), also=(RESERVATION,), skip=True, **seen)
     assert decided.actions == (RemoveFinalizer(DRAIN), DeleteReservation("SlurmOperatorMaint-gpu"))
     assert decided.requeue is not None
     denied = {names.reservation_key("SlurmOperatorMaint-gpu"): Asked(NOW - 1, exists=False)}

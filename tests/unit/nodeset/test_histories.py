@@ -43,6 +43,10 @@ THEMES: dict[str, tuple[Event, ...]] = {
         *(events.schedule_update, events.schedule_update, events.new_template, events.change_strategy),
         *(events.scale, faults.half_an_answer, *PEACE),
     ),
+    "removals": (
+        *(events.evict, events.preempt, events.taint_node, events.cordon_node, events.uncordon_node),
+        *(events.cordon_pod, events.uncordon_pod, faults.slurmctld_loses_state, faults.crash_soon, *PEACE),
+    ),
     "endings": (
         *(events.delete_nodeset, events.skip_drain, events.controller_leaves, events.schedule_update),
         *(events.change_retention, faults.crash_soon, *PEACE),

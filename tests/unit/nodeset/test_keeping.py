@@ -162,20 +162,20 @@ def patch_of(decided: Plan) -> tuple[dict[str, Any], dict[str, Any]]:
 PROTECT, DEADLINE = wellknown.LABEL_POD_PROTECT, wellknown.ANNOTATION_POD_DEADLINE
 
 
-def test_a_busy_worker_is_protected_and_says_until_when() -> None:
-    """One patch for label and deadline."""
+def test_a_busy_worker_says_until_when() -> None:
+    """The latest end of its jobs is an annotation."""
     seen = view(node("gpu-0", "MIXED", alloc=1), jobs=jobs(job(7, "gpu-0")))
     labels, annotations = patch_of(plan(observe(pod(0), view=seen)))
-    assert labels == {PROTECT: "true"}
+    assert labels == {}
     assert annotations == {DEADLINE: "1970-01-01T03:46:40Z"}
 
 
-def test_protection_outlives_an_outage() -> None:
-    """While nobody can ask Slurm, a pod that was busy stays protected, and its deadline stays."""
-    busy = pod(0, labels={PROTECT: "true"}, annotations={DEADLINE: names.NO_DEADLINE})
+def test_a_deadline_outlives_an_outage() -> None:
+    """While Slurm cannot be asked, the end of the jobs that were last seen stays."""
+    busy = pod(0, annotations={DEADLINE: names.NO_DEADLINE})
     assert patch_of(plan(observe(busy, view=None))) == ({}, {})
     assert patch_of(plan(observe(busy, view=view(taken=NOW - 100)))) == ({}, {})
-    assert patch_of(plan(observe(busy, slurm=(node("gpu-0"),)))) == ({PROTECT: None}, {DEADLINE: None})
+    assert patch_of(plan(observe(busy, slurm=(node("gpu-0"),)))) == ({}, {DEADLINE: None})
 
 
 def test_a_nodeset_without_protection_protects_nobody() -> None:

@@ -24,7 +24,7 @@ from slurm_operator.controllers.nodeset.plan import confirm, plan
 from slurm_operator.controllers.nodeset.status import report
 from slurm_operator.objects.nodefit import node_fit
 from tests.unit.nodeset.clustermodel import NAMESPACE, UID, make_node, make_nodeset
-from tests.unit.nodeset.making import observe, pod
+from tests.unit.nodeset.making import observe, pod, shown
 from tests.unit.nodeset.test_policies import LONG_GONE
 from tests.unit.slurm.views import node, view
 
@@ -195,7 +195,8 @@ def test_nothing_is_done_to_a_worker_whose_name_an_older_nodeset_has() -> None:
 
 def test_a_worker_whose_name_is_shared_is_not_registered_again() -> None:
     """That Slurm does not list the node is no reason to replace it: nobody can tell whose it would be."""
-    alone = look(pod(0), mine=nodeset(replicas=1), others=(), view=view(**LONG_GONE))
+    known = pod(0, conditions=shown("Idle"))
+    alone = look(known, mine=nodeset(replicas=1), others=(), view=view(**LONG_GONE))
     assert [*plan(alone).going.values()] == [Cause.REGISTRATION]
     decided = plan(both_have(view=view(**LONG_GONE)))
     assert decided.going == {}

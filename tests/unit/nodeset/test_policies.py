@@ -3,25 +3,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import DeletePod
-from slurm_operator.controllers.nodeset.decisions import Allow, Hold, Proof, Wait
+from slurm_operator.controllers.nodeset.decisions import Allow, Decision, Hold, Proof, Wait
 from slurm_operator.controllers.nodeset.observation import Asked
 from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, confirm, plan
 from slurm_operator.controllers.nodeset.policies import may_delete, may_reregister, may_undrain
 from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.kube.models import Node
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.view import ClusterView
 from tests.unit.nodeset.clustermodel import make_nodeset, moment
-from tests.unit.nodeset.making import observe, pod, sight, worker
+from tests.unit.nodeset.making import observe, pod, shown, sight, worker
 from tests.unit.slurm.views import NOW, drained_node, job, jobs, node, view
 
 LONG_GONE = {"others": Evidence(5, 0.0)}
-BUSY = {wellknown.LABEL_POD_PROTECT: "true"}
 
 
 @pytest.mark.parametrize(
@@ -150,7 +151,7 @@ def test_absence_is_measured_by_a_clock_that_nobody_sets() -> None:
 def test_a_pod_that_slurm_lost_with_jobs_stays(deadline: str | None, rule: str) -> None:
     """A deadline that is missing, infinite, unreadable or yet to come keeps a busy pod that Slurm forgot."""
     annotations = {} if deadline is None else {wellknown.ANNOTATION_POD_DEADLINE: deadline}
-    lost = worker(labels=BUSY, annotations=annotations)
+    lost = worker(conditions=shown("Mixed"), annotations=annotations)
     seen = sight(**LONG_GONE)
     if rule == "delete":
         decision = may_delete(lost, seen, moment(NOW))
@@ -163,7 +164,7 @@ def test_a_pod_that_slurm_lost_with_jobs_stays(deadline: str | None, rule: str) 
 def test_a_pod_that_slurm_lost_goes_when_its_jobs_must_be_over() -> None:
     """After the latest end of its jobs a forgotten pod is like any other."""
     past = {wellknown.ANNOTATION_POD_DEADLINE: "2026-01-01T00:16:39Z"}
-    lost = worker(labels=BUSY, annotations=past)
+    lost = worker(conditions=shown("Mixed"), annotations=past)
     assert isinstance(may_delete(lost, sight(**LONG_GONE), moment(NOW)), Allow)
 
 
@@ -195,8 +196,64 @@ def test_a_node_takes_work_again_only_when_its_pod_is_ready() -> None:
 
 def test_a_healthy_pod_is_not_replaced_before_it_is_available() -> None:
     """minReadySeconds count for registration, too."""
-    assert isinstance(may_reregister(worker(), sight(**LONG_GONE), moment(NOW), 60), Allow)
-    assert isinstance(may_reregister(worker(), sight(**LONG_GONE), moment(NOW), 100_000), Hold)
+    known = worker(conditions=shown("Idle"))
+    assert isinstance(may_reregister(known, sight(**LONG_GONE), moment(NOW), 60), Allow)
+    assert isinstance(may_reregister(known, sight(**LONG_GONE), moment(NOW), 100_000), Hold)
+
+
+def test_protection_says_nothing_about_what_ran() -> None:
+    """When slurmctld has lost its state, idle workers register again although they are protected."""
+    idle = worker(conditions=shown("Idle"))
+    assert idle.protected
+    assert isinstance(may_reregister(idle, sight(**LONG_GONE), moment(NOW), 0), Allow)
+    assert isinstance(may_delete(idle, sight(**LONG_GONE), moment(NOW)), Allow)
+
+
+def test_a_worker_that_slurm_never_listed_is_not_replaced_for_being_absent() -> None:
+    """That a node is absent proves nothing about a worker whose node was never seen."""
+    held = may_reregister(worker(), sight(**LONG_GONE), moment(NOW), 0)
+    assert isinstance(held, Hold)
+    assert held.reason is Wait.NEVER_REGISTERED
+
+
+def test_a_worker_whose_name_was_guessed_is_not_deleted_for_being_absent() -> None:
+    """Whoever asks: Slurm may have its node, and its jobs, under another name."""
+    guessed = may_delete(worker(stated=False), sight(**LONG_GONE), moment(NOW))
+    assert isinstance(guessed, Hold)
+    assert guessed.reason is Wait.NEVER_REGISTERED
+    assert isinstance(may_delete(worker(), sight(**LONG_GONE), moment(NOW)), Allow)
+    seen_once = worker(stated=False, conditions=shown("Idle"))
+    assert isinstance(may_delete(seen_once, sight(**LONG_GONE), moment(NOW)), Allow)
+
+
+def test_a_node_takes_work_again_only_when_its_pod_is_protected() -> None:
+    """First the API server confirms the label, then the drain is taken back."""
+    ours = node("gpu-0", "IDLE", "DRAIN", reason="slurm-operator: NodeSet (slurm/gpu) scales in")
+    held = may_undrain(worker(protected=False), sight(ours))
+    assert isinstance(held, Hold)
+    assert held.reason is Wait.NOT_READY
+    off = observe(slurm=(ours,), nodeset=make_nodeset(workloadDisruptionProtection=False))
+    assert isinstance(may_undrain(worker(protected=False), Sight(off)), Allow)
+
+
+def test_a_worker_on_a_node_that_is_out_of_service_goes_at_once() -> None:
+    """Not while that node is ready: then somebody is wrong, and its jobs may run."""
+    taints = [{"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]
+
+    def decide(ready: str) -> Decision:
+        body = {
+            "metadata": {"name": "node-0"},
+            "spec": {"taints": taints},
+            "status": {"conditions": [{"type": "Ready", "status": ready}]},
+        }
+        nodes = {"node-0": msgspec.convert(body, Node)}
+        return may_delete(worker(), Sight(observe(view=None, nodes=nodes)), moment(NOW))
+
+    assert isinstance(decide("True"), Hold)
+    for lost in ("Unknown", "False"):
+        allowed = decide(lost)
+        assert isinstance(allowed, Allow)
+        assert allowed.proof is Proof.NONE
 
 
 def test_sentences_do_not_change_by_themselves() -> None:

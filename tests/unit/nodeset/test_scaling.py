@@ -151,7 +151,7 @@ def updating(**fields: Any) -> Any:
 
 def test_old_pods_that_do_not_serve_go_first_and_count() -> None:
     """An unhealthy old pod is replaced without asking, and uses up what may be unavailable."""
-    old = {"revision": "r0"}
+    old: dict[str, Any] = {"revision": "r0"}
     pods = [pod(0, **old), pod(1, **old, ready_since=None), pod(2, **old), pod(3, **old)]
     assert going(observe(*pods, nodeset=updating())) == {"uid-1": Cause.UPDATE}
 

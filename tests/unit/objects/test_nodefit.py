@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.models import Node
+from slurm_operator.kube.models import Node, Pod
 from slurm_operator.objects.desired import Unbuildable
-from slurm_operator.objects.nodefit import Fit, node_fit
+from slurm_operator.objects.nodefit import Fit, node_fit, overdue_tolerations
 from tests.unit.objects.making import node_set
 from tests.unit.objects.workers import node
 
@@ -147,11 +147,60 @@ def test_not_now_is_not_never(machine: Node, wanted: tuple[bool, bool, bool]) ->
     assert answers(fit(), machine) == wanted
 
 
-def test_a_numbered_worker_leaves_a_machine_that_is_silent() -> None:
-    """Workers that can run elsewhere have no toleration of silence without a limit."""
+def test_workers_of_both_modes_stay_on_a_silent_node() -> None:
+    """A node that does not answer keeps its workers, numbered ones too, and takes no new ones."""
     silent = tainted(("node.kubernetes.io/unreachable", "NoExecute"))
-    assert not node_fit(node_set("gpu")).keeps(silent)
-    assert fit().keeps(silent)
+    both = tainted(
+        ("node.kubernetes.io/not-ready", "NoSchedule"), ("node.kubernetes.io/not-ready", "NoExecute")
+    )
+    for asked in (node_fit(node_set("gpu")), fit()):
+        assert asked.keeps(silent)
+        assert asked.keeps(both)
+        assert not asked.admits(both)
+
+
+# -------------------------------------------------------------------------------------------- existing pods
+
+SILENT = [
+    {"key": f"node.kubernetes.io/{name}", "operator": "Exists", "effect": "NoExecute"}
+    for name in ("not-ready", "unreachable")
+]
+OTHER = {"key": "a", "operator": "Equal", "value": "x", "effect": "NoExecute", "tolerationSeconds": 60}
+
+
+def running(*tolerations: dict[str, Any]) -> Pod:
+    """Return a pod with these tolerations."""
+    return msgspec.convert({"metadata": {"name": "p"}, "spec": {"tolerations": tolerations}}, Pod)
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted"),
+    [
+        ([], SILENT),
+        ([OTHER], [*SILENT, OTHER]),
+        ([OTHER, *({**item, "tolerationSeconds": 300} for item in SILENT)], [*SILENT, OTHER]),
+        ([SILENT[0], {**SILENT[1], "tolerationSeconds": 0}], SILENT),
+        # The first that matches counts: a limit behind ours does nothing, one before it does.
+        ([*SILENT, {**SILENT[0], "tolerationSeconds": 300}], None),
+        (
+            [{"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}, *SILENT],
+            [*SILENT, {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 9}],
+        ),
+        ([{"operator": "Exists"}], None),
+        ([OTHER, *SILENT], None),
+        ([{**item, "effect": ""} for item in SILENT], None),
+        ([{**item, "effect": "NoSchedule"} for item in SILENT], [
+            *SILENT, *({**item, "effect": "NoSchedule"} for item in SILENT)
+        ]),
+    ],
+)  # fmt: skip
+def test_existing_pods_learn_to_tolerate_a_silent_node(
+    there: list[dict[str, Any]], wanted: list[dict[str, Any]] | None
+) -> None:
+    """A pod that Kubernetes would delete after some minutes gets both tolerations, and only once."""
+    assert overdue_tolerations(running(*there)) == wanted
+    if wanted is not None:
+        assert overdue_tolerations(running(*wanted)) is None
 
 
 def test_own_tolerations_do_not_replace_ours() -> None:

@@ -11,6 +11,7 @@ import pytest
 from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.kube.models import Pod
 from slurm_operator.objects.desired import Manifest, Unbuildable
+from slurm_operator.objects.nodefit import overdue_tolerations
 from slurm_operator.objects.references import References
 from slurm_operator.objects.slurmd import WorkerTemplate, content_changed, pod, references, worker_template
 from slurm_operator.objects.slurmd_claims import claims_of
@@ -24,7 +25,7 @@ from slurm_operator.objects.slurmd_identity import (
 )
 from tests.unit.objects.goldens import DOMAIN, WORLDS, World
 from tests.unit.objects.making import controller, found, node_set
-from tests.unit.objects.workers import node, nodesets
+from tests.unit.objects.workers import existing, node, nodesets
 
 SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -50,6 +51,11 @@ def named(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     return {item["name"]: item for item in items}
 
 
+def _slurmd(**wish: Any) -> dict[str, Any]:
+    """Return a pod template that changes the container slurmd."""
+    return {"spec": {"containers": [{"name": "slurmd"} | wish]}}
+
+
 # ------------------------------------------------------------------------------------------- a user's wishes
 
 
@@ -61,14 +67,14 @@ def test_what_a_user_sets_wins_also_false_and_zero() -> None:
             "securityContext": context,
             "env": [{"name": "POD_CPUS", "value": ""}],
             "volumeMounts": [{"name": "slurm-etc", "mountPath": "/etc/slurm", "readOnly": False}],
-            "livenessProbe": {"initialDelaySeconds": 0, "failureThreshold": 0},
+            "startupProbe": {"initialDelaySeconds": 0, "failureThreshold": 0},
         }
     )
     assert context.items() <= item["securityContext"].items()
     assert item["securityContext"]["capabilities"]["add"][0] == "BPF"
     assert named(item["env"])["POD_CPUS"]["value"] == ""
     assert item["volumeMounts"][0] == {"name": "slurm-etc", "mountPath": "/etc/slurm", "readOnly": False}
-    assert item["livenessProbe"]["failureThreshold"] == 0
+    assert item["startupProbe"]["failureThreshold"] == 0
     assert made(template={"spec": {"enableServiceLinks": True}})["spec"]["enableServiceLinks"] is True
 
 
@@ -76,7 +82,7 @@ def test_arguments_are_added() -> None:
     """A user's arguments stand behind the operator's."""
     args = container(slurmd={"args": ["-vvv"]})["args"]
     assert args[:4] == ["-Z", "--conf-server", "slurm-controller.NS:6817", "--conf"]
-    assert args[5:] == ["-vvv"]
+    assert args[5:] == ["-N", "gpu-0", "--instance-id", "$(SLINKY_POD_UID)", "-vvv"]
 
 
 def test_tolerations_and_affinity_add_up() -> None:
@@ -86,7 +92,7 @@ def test_tolerations_and_affinity_add_up() -> None:
     spec = made(
         template={"spec": {"tolerations": [mine], "affinity": {"podAntiAffinity": {REQUIRED: [term]}}}}
     )["spec"]
-    assert [item["key"] for item in spec["tolerations"]] == ["nodeset.slinky.slurm.net/worker", mine["key"]]
+    assert spec["tolerations"] == [*made()["spec"]["tolerations"], mine]
     terms = spec["affinity"]["podAntiAffinity"][REQUIRED]
     assert [item["topologyKey"] for item in terms] == ["rack", "kubernetes.io/hostname"]
 
@@ -125,11 +131,13 @@ def test_labels_that_selectors_need_cannot_be_changed() -> None:
         "nodeset.slinky.slurm.net/pod-hostname": "gpu-0",
         "nodeset.slinky.slurm.net/pod-index": "0",
         "nodeset.slinky.slurm.net/pod-name": "gpu-0",
+        "nodeset.slinky.slurm.net/pod-protect": "true",
         "nodeset.slinky.slurm.net/scaling-mode": "StatefulSet",
         "slinky.slurm.net/cluster": "slurm",
     }
     assert metadata["annotations"].keys() == {
         "note",
+        "nodeset.slinky.slurm.net/stated-name",
         "kubectl.kubernetes.io/default-container",
         "slinky.slurm.net/slurm-key-hash",
     }
@@ -167,10 +175,22 @@ def test_an_external_slurmctld_is_where_it_says() -> None:
     assert "slurm.example.org:7000" in built.spec["containers"][0]["args"]
 
 
+def test_memory_is_kept_for_slurmd_in_clusters_that_say_so() -> None:
+    """Only a Controller with the annotation makes workers offer less than their limit."""
+    nodeset = node_set("gpu", slurmd={"resources": {"limits": {"memory": "10Gi"}}})
+    limited = controller({"annotations": {"slinky.slurm.net/constrain-memory": "true"}})
+    for owner, memory in ((controller(), "10240"), (limited, "9728")):
+        built = worker_template(nodeset, owner, found(), cluster_domain=DOMAIN)
+        assert named(built.spec["containers"][0]["env"])["POD_MEMORY"]["value"] == memory
+
+
 def test_the_node_goes_down_before_the_pod_ends() -> None:
     """The container tells Slurm before it stops, unless the user has something better to do."""
     command = container()["lifecycle"]["preStop"]["exec"]["command"]
     assert command[:2] == ["/usr/bin/sh", "-c"]
+    assert named(container()["env"])["SLINKY_GRACE_SECONDS"]["value"] == "30"
+    long = container(template={"spec": {"terminationGracePeriodSeconds": 3600}})
+    assert named(long["env"])["SLINKY_GRACE_SECONDS"]["value"] == "3600"
     mine = {"preStop": {"exec": {"command": ["/bin/true"]}}}
     assert container(slurmd={"lifecycle": mine})["lifecycle"] == mine
 
@@ -198,14 +218,44 @@ def test_a_worker_is_bound_to_its_machine_by_name() -> None:
     assert unbound["affinity"]["nodeAffinity"] == affinity
 
 
-def test_a_worker_of_a_machine_waits_for_it() -> None:
-    """Only workers that have nowhere else to go tolerate a silent machine without a limit."""
-    daemon = made(of_node(node("m1"), "gpu-abcde"), scalingMode="DaemonSet")["spec"]["tolerations"]
-    assert [(item["key"], item.get("tolerationSeconds")) for item in daemon[1:]] == [
-        ("node.kubernetes.io/not-ready", None),
-        ("node.kubernetes.io/unreachable", None),
-    ]
-    assert len(made()["spec"]["tolerations"]) == 1
+def test_workers_tolerate_a_silent_node_for_ever() -> None:
+    """A kubelet that does not answer is no reason to delete a worker, in either scaling mode."""
+    daemon = made(of_node(node("m1"), "gpu-abcde"), scalingMode="DaemonSet")
+    for item in (daemon, made()):
+        assert [(one["key"], one.get("tolerationSeconds")) for one in item["spec"]["tolerations"][1:]] == [
+            ("node.kubernetes.io/not-ready", None),
+            ("node.kubernetes.io/unreachable", None),
+        ]
+        assert overdue_tolerations(existing(item)) is None
+
+
+def test_workers_are_protected_from_their_creation() -> None:
+    """A new worker has the label of the budget before any job can start, unless protection is off."""
+    label = "nodeset.slinky.slurm.net/pod-protect"
+    wish = {"metadata": {"labels": {label: "false"}}}
+    for item in (
+        made(),
+        made(of_node(node("m1"), "gpu-abcde"), scalingMode="DaemonSet"),
+        made(template=wish),
+    ):
+        assert item["metadata"]["labels"][label] == "true"
+    assert label not in made(workloadDisruptionProtection=False)["metadata"]["labels"]
+
+
+def test_no_probe_restarts_a_container_with_jobs() -> None:
+    """slurmd has a startup and a readiness probe; a liveness probe is there only if a user wants it."""
+    item = container()
+    assert {"startupProbe", "readinessProbe"} <= item.keys()
+    assert "livenessProbe" not in item
+    mine = {"tcpSocket": {"port": 6818}, "failureThreshold": 100}
+    for wish in ({"slurmd": {"livenessProbe": mine}}, {"template": _slurmd(livenessProbe=mine)}):
+        assert container(**wish)["livenessProbe"] == mine | {"periodSeconds": 10}
+    patient = container(slurmd={"livenessProbe": {"failureThreshold": 100}})["livenessProbe"]
+    assert patient == {
+        "httpGet": {"path": "/livez", "port": "slurmd"},
+        "periodSeconds": 10,
+        "failureThreshold": 100,
+    }
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,10 @@ OVERRIDE = f"{P}hostname-override"
 TOPOLOGY = "topology.slinky.slurm.net/spec"
 
 
-def pod(name: str, labels: dict[str, str] | None = None, **spec: Any) -> Pod:
-    return msgspec.convert({"metadata": {"name": name, "labels": labels or {}}, "spec": spec}, Pod)
+def pod(name: str, labels: dict[str, str] | None = None, *, stated: bool = False, **spec: Any) -> Pod:
+    annotations = {f"{P}stated-name": "true"} if stated else {}
+    metadata = {"name": name, "labels": labels or {}, "annotations": annotations}
+    return msgspec.convert({"metadata": metadata, "spec": spec}, Pod)
 
 
 def test_numbered_workers_have_padded_names() -> None:
@@ -113,7 +115,12 @@ DAEMON = {f"{P}scaling-mode": ScalingMode.DAEMON_SET.value}
         (pod("gpu-0", STATEFUL), "gpu-0"),
         (pod("gpu-0", STATEFUL, hostname="big-0", hostNetwork=True, nodeName="m1"), "m1"),
         (pod("gpu-0", STATEFUL, hostname="big-0", hostNetwork=True), ""),
-        (pod("ds-abcde", DAEMON, hostname="m1", hostNetwork=True, nodeName="m1.example.org"), "m1"),
+        (pod("ds-abcde", DAEMON, hostname="m1", nodeName="m1.example.org"), "m1"),
+        # Only slurmd's own argument gives it another name than that of the node whose network it is on.
+        (pod("ds-abcde", DAEMON, hostname="m1", hostNetwork=True, nodeName="m1.x"), "m1.x"),
+        (pod("ds-abcde", DAEMON, stated=True, hostname="m1", hostNetwork=True, nodeName="m1.x"), "m1"),
+        (pod("gpu-0", STATEFUL, stated=True, hostname="big-0", hostNetwork=True, nodeName="m1"), "m1"),
+        (pod("gpu-0", STATEFUL, stated=True, hostname="big-0"), "big-0"),
     ],
 )
 def test_a_pod_tells_the_name_of_its_slurm_node(made: Pod, name: str) -> None:
@@ -136,6 +143,9 @@ def test_a_pod_keeps_its_claims_when_the_padding_changes() -> None:
     assert claim_identity_of(node_set("gpu", ordinalPadding=3), pod("gpu-7", STATEFUL)) == "7"
     assert claim_identity_of(node_set("gpu"), pod("gpu-abcde", STATEFUL)) == ""
     assert claim_identity_of(node_set("gpu"), pod("gpu-abcde", DAEMON, hostname="m1")) == "m1"
+    named = DAEMON | {f"{P}pod-hostname": "m1.example.org"}
+    assert claim_identity_of(node_set("gpu"), pod("gpu-abcde", named, hostname="m1")) == "m1"
+    assert claim_identity_of(node_set("gpu"), pod("gpu-abcde", named)) == "m1.example.org"
 
 
 def test_labels_of_identity_are_completed() -> None:

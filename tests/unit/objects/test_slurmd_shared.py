@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from slurm_operator.objects import slurmd_shared
 from slurm_operator.objects.desired import Named
@@ -41,6 +42,23 @@ def test_every_set_makes_the_same_shared_objects() -> None:
     both = [node_set("cpu"), node_set("gpu", replicas=3)]
     first, second = (slurmd_shared.desired(item, both, ssh_in_use=False) for item in both)
     assert first.objects == second.objects
+
+
+@pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
+def test_the_budget_allows_no_eviction_whatever_the_scale(mode: str) -> None:
+    """The budget asks for more pods than there can be: it depends neither on the scale nor on readiness."""
+    made = slurmd_shared.desired(node_set("gpu", scalingMode=mode), [], ssh_in_use=False)
+    budget = made.find("PodDisruptionBudget", "slurm-workers-pdb-slurm")
+    assert budget is not None
+    assert budget["spec"] == {
+        "minAvailable": 2147483647,
+        "selector": {
+            "matchLabels": {
+                "nodeset.slinky.slurm.net/pod-protect": "true",
+                "slinky.slurm.net/cluster": "slurm",
+            }
+        },
+    }
 
 
 def test_the_configuration_of_sshd_exists_with_ssh_alone() -> None:

@@ -38,6 +38,7 @@ class Cluster:
     release = "26.05.5"
 
     def __init__(self, *nodes: Node) -> None:
+        self.name = self.jobs_name = ""
         self.entries = {node.name: node for node in nodes}
         self.running: list[Job] = []
         self.booked: list[Reservation] = []
@@ -91,11 +92,13 @@ class Cluster:
 
     async def nodes(self, since: int | None = None) -> NodeList | None:
         moment, shown = self.clock, (*self.entries.values(),)
-        return NodeList(nodes=shown, last_update=moment) if await self._answer("nodes", since) else None
+        found = await self._answer("nodes", since)
+        return NodeList(nodes=shown, last_update=moment, cluster=self.name) if found else None
 
     async def jobs(self, since: int | None = None) -> JobList | None:
         moment, shown = self.clock, (*self.running,)
-        return JobList(jobs=shown, last_update=moment) if await self._answer("jobs", since) else None
+        found = await self._answer("jobs", since)
+        return JobList(jobs=shown, last_update=moment, cluster=self.jobs_name) if found else None
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
         moment, shown = self.clock, (*self.booked,)

@@ -118,7 +118,7 @@ def test_an_unchanged_answer_confirms_nothing() -> None:
     for sent in range(30, 90, 5):
         belief.unchanged(float(sent))
     assert belief.answers == f"{NINE} ?n9"
-    assert belief.census.taken == 85.0
+    assert (belief.census.taken, belief.census.confirmed) == (25.0, 85.0)
 
 
 @pytest.mark.parametrize("names", ["", FIVE, "n0 n1 n2 n3 n4 n5 n6"])

@@ -12,7 +12,6 @@ from slurm_operator.slurm.breaker import State
 from slurm_operator.slurm.clients import Connection, ConnectionKey, Target
 from slurm_operator.slurm.rest import RestClient
 from slurm_operator.slurm.token import FixedToken
-from slurm_operator.slurm.writer import NodeWriter
 from tests.unit.slurm.scripted import Cluster, Watched, now, watching
 from tests.unit.slurm.views import node
 from tests.virtualtime import virtual_time
@@ -39,15 +38,13 @@ async def failing(cluster: Cluster, seconds: float = HOUR) -> AsyncIterator[tupl
     token = FixedToken("a-token")
     target = Target("http://rest:6820", token.fingerprint, token)
     async with watching(cluster) as watched, RestClient(target.url, token) as rest:
-        writer = NodeWriter(rest, watched.watch, reason_prefix="slurm-operator: ")
-        connection = Connection(
-            ConnectionKey("Controller", "lab", "slurm"), target, rest, watched.watch, writer
-        )
+        key = ConnectionKey("Controller", "lab", "slurm")
+        connection = Connection(key, target, rest, watched.watch, "slurm-operator: ")
         await watched.settle()
         cluster.failures["nodes"] = DOWN
         await asyncio.sleep(seconds)
         yield watched, connection
-        await writer.close()
+        await connection.writer.close()
 
 
 @virtual_time

@@ -16,9 +16,9 @@ def node(name: str, *state: str, alloc: int | None = 0, **fields: Any) -> Node:
     return Node(name=name, state=state or ("IDLE", "DYNAMIC_NORM"), alloc_cpus=alloc, **fields)
 
 
-def drained_node(name: str) -> Node:
+def drained_node(name: str, **fields: Any) -> Node:
     """Return a node that looks drained by its own state."""
-    return node(name, "IDLE", "DRAIN", "DYNAMIC_NORM")
+    return node(name, "IDLE", "DRAIN", "DYNAMIC_NORM", **fields)
 
 
 def number(value: float) -> NoVal:

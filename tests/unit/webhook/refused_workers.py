@@ -15,6 +15,21 @@ NODE_SET = [
         Case("NodeSet", {MAX: text}, f"spec.{MAX}", "neither a number nor a percentage")
         for text in ("-5%", "+0%", "5", "half", "", "5 %", "\u0665%", "0.0%", "1e1%")
     ),
+    *(
+        Case("NodeSet", {"slurmd": IMAGE | {part: words}}, f"spec.slurmd.{part}", "-N names the Slurm node")
+        for part, words in (
+            ("args", ["-N", "x"]),
+            ("args", ["-vN", "x"]),
+            ("args", ["-v -Nx"]),
+            ("command", ["/usr/sbin/slurmd", "-D", "-N", "x"]),
+        )
+    ),
+    Case(
+        "NodeSet",
+        {"template.spec": {"containers": [{"name": "slurmd", "args": ["-N", "x"]}]}},
+        "spec.template.spec.containers[0].args",
+        "hostname-override",
+    ),
     Case(
         "NodeSet",
         WINDOW | {"updateStrategy.scheduledUpdate.duration": "59s"},

@@ -7,7 +7,7 @@ was decided on; the API server refuses it if the pod has changed since. A deleti
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.controllers.nodeset.decisions import Proof
 
@@ -47,13 +47,15 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class PatchPod:
-    """Change labels and annotations of a pod; None removes. `version`: only if it has not changed."""
+    """Change labels, annotations, tolerations of a pod; None removes. `version`: only if it is unchanged."""
 
     name: str
     uid: str
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
     version: str = ""
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    """All tolerations that the pod should have; empty if they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,17 @@ class DeletePod:
     cause: Cause
     because: str
     version: str = ""
+    proof: Proof = Proof.LIST
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePod:
+    """Take the protection of a pod away, on the same evidence as a deletion, if the pod has not changed."""
+
+    name: str
+    uid: str
+    slurm_name: str
+    version: str
     proof: Proof = Proof.LIST
 
 
@@ -141,13 +154,16 @@ class DeleteReservation:
     name: str
 
 
+Removal = DeletePod | ReleasePod
+"""What needs the word of Slurm that a node is idle."""
+
 Action = (
     AddFinalizer
     | RemoveFinalizer
     | CreatePod
     | PatchPod
     | PatchPodStatus
-    | DeletePod
+    | Removal
     | DrainNodes
     | UndrainNodes
     | ResumeNodes

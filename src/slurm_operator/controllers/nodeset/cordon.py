@@ -28,6 +28,7 @@ from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, Wai
 from slurm_operator.controllers.nodeset.policies import foreign_drain, may_undrain
 from slurm_operator.controllers.nodeset.returning import returned
 from slurm_operator.controllers.nodeset.sight import draining
+from slurm_operator.objects import nodefit
 from slurm_operator.slurm.wishes import sanitise
 
 if TYPE_CHECKING:
@@ -119,7 +120,9 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
             text = _drain(seen, sight, *reasons[0], found)
             if text is not None:
                 drains[text].append(name)
-        elif name not in resumes and name not in unwanted and _undrain(sight, users[0][0], found):
+        elif (
+            name not in resumes and name not in unwanted and _undrain(sight, [one for one, _ in users], found)
+        ):
             undrains.append(name)
     found.actions += [DrainNodes(text, tuple(sorted(some))) for text, some in sorted(drains.items())]
     if undrains:
@@ -140,7 +143,7 @@ def _concerned(
         for worker in everybody
         if worker.uid in going
         or any(mark in worker.annotations for mark in marks)
-        or ((machine := seen.nodes.get(worker.node)) is not None and machine.spec.unschedulable)
+        or ((machine := seen.nodes.get(worker.node)) is not None and nodefit.cordoned(machine))
         or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
     }
     return [worker for worker in everybody if worker.slurm_name in nodes] if nodes else []
@@ -150,7 +153,7 @@ def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Caus
     if worker.uid in going:
         return going[worker.uid]
     node = seen.nodes.get(worker.node)
-    if node is not None and node.spec.unschedulable:
+    if node is not None and nodefit.cordoned(node):
         return Cause.NODE_CORDON
     return Cause.POD_CORDON if who is Author.PERSON else None
 
@@ -199,11 +202,13 @@ def _drain(seen: Observation, sight: Sight, worker: Worker, cause: Cause, found:
     return spoken or drain_reason(cause, *seen.where)
 
 
-def _undrain(sight: Sight, worker: Worker, found: Cordons) -> bool:
+def _undrain(sight: Sight, users: list[Worker], found: Cordons) -> bool:
+    worker = users[0]
     node = sight.node(worker.slurm_name)
     if node is None or not draining(node):
         return False
-    decision = may_undrain(worker, sight)
+    decisions = [may_undrain(one, sight) for one in users]
+    decision = next((one for one in decisions if isinstance(one, Hold)), decisions[0])
     if isinstance(decision, Allow):
         return True
     if decision == foreign_drain(node):

@@ -27,7 +27,9 @@ class Wait(StrEnum):
     TOKEN_REFUSED = "TokenRefused"  # noqa: S105 - a reason, no password
     SLURM_REFUSED = "SlurmRefused"
     REPLY_UNREADABLE = "ReplyUnreadable"
+    REPLY_TOO_LARGE = "ReplyTooLarge"
     LIST_SUSPICIOUS = "ListSuspicious"
+    CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
     NODE_MISSING = "NodeMissing"
     CONTROLLER_JUST_STARTED = "ControllerJustStarted"
     STATE_UNKNOWN = "StateUnknown"
@@ -39,6 +41,7 @@ class Wait(StrEnum):
     NODE_FAILING = "NodeFailing"
     # The node is not in Slurm.
     NODE_ABSENT = "NodeAbsent"
+    NEVER_REGISTERED = "NeverRegistered"
     LOST_WHILE_BUSY = "LostWhileBusy"
     # Something that is not ours is in the way.
     FOREIGN_DRAIN = "ForeignDrain"
@@ -116,6 +119,8 @@ class Cause(StrEnum):
     SCALE_IN = "ScaleIn"
     UPDATE = "Update"
     REGISTRATION = "NotRegistered"
+    REQUESTED = "RemovalRequested"
+    NODE_TAINT = "NodeTainted"
     NODE_CORDON = "NodeCordoned"
     POD_CORDON = "PodCordoned"
 
@@ -131,6 +136,8 @@ _TEXTS = {
     Cause.SCALE_IN: "scales in",
     Cause.UPDATE: "updates",
     Cause.REGISTRATION: "registers the node again",
+    Cause.REQUESTED: "was asked to remove the pod",
+    Cause.NODE_TAINT: "has this node on a Kubernetes node whose taint the pod does not tolerate",
     Cause.NODE_CORDON: "has this node on a Kubernetes node that was cordoned",
     Cause.POD_CORDON: "has this node in a pod that was cordoned",
 }

@@ -3,7 +3,9 @@
 A finalizer keeps the NodeSet until its nodes are drained and its pods are gone; without it Kubernetes would
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
-the pods are to stay.
+the pods are to stay. An external Slurm outlives its Controller: as long as it answers, it is asked. In the
+first two cases the pods lose their protection before, for nobody would remove it later, and Kubernetes could
+not delete them.
 
 Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
 therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
@@ -15,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import AddFinalizer, RemoveFinalizer
+from slurm_operator.controllers.nodeset.actions import AddFinalizer, PatchPod, RemoveFinalizer
 from slurm_operator.controllers.nodeset.observation import Fate, Observation
 
 if TYPE_CHECKING:
@@ -35,17 +37,57 @@ def guard(seen: Observation) -> list[Action]:
     """Return what to change about the finalizer of a NodeSet that stays."""
     present = wellknown.FINALIZER_DRAIN in seen.nodeset.metadata.finalizers
     if skips_drain(seen):
-        return [RemoveFinalizer(wellknown.FINALIZER_DRAIN)] if present else []
+        if not present or any(worker.protected and worker.active for worker in seen.workers):
+            return []
+        return [RemoveFinalizer(wellknown.FINALIZER_DRAIN)]
     return [] if present else [AddFinalizer(wellknown.FINALIZER_DRAIN)]
 
 
 def lets_go(seen: Observation) -> bool:
     """Tell whether a NodeSet that is being deleted needs no drain."""
-    return (
-        skips_drain(seen)
-        or seen.controller is not Fate.STAYS
-        or names.FINALIZER_ORPHAN in seen.nodeset.metadata.finalizers
+    return skips_drain(seen) or _without_slurm(seen) or orphans(seen)
+
+
+def orphans(seen: Observation) -> bool:
+    """Return whether the pods are to stay when the NodeSet goes."""
+    return names.FINALIZER_ORPHAN in seen.nodeset.metadata.finalizers
+
+
+def unprotect(seen: Observation) -> list[Action]:
+    """Return how the pods of a NodeSet that needs no drain lose their protection."""
+    if orphans(seen):
+        return []
+    change = {wellknown.LABEL_POD_PROTECT: None}
+    return [PatchPod(one.name, one.uid, change) for one in seen.workers if one.protected and one.active]
+
+
+def still_protected(uid: str, pods: Iterable[Object]) -> str | None:
+    """Return why a NodeSet that needs no drain must stay, given all pods: Kubernetes could not delete one."""
+    label = wellknown.LABEL_POD_PROTECT
+    found = sorted(
+        pod.metadata.name
+        for pod in pods
+        if _owns(uid, pod.metadata)
+        and pod.metadata.labels.get(label) == wellknown.TRUE
+        and pod.metadata.deletion_timestamp is None
     )
+    if not found:
+        return None
+    return (
+        f"pod {found[0]} is still protected, so Kubernetes could not delete it with the NodeSet: "
+        f"remove its label {label}"
+    )
+
+
+def _without_slurm(seen: Observation) -> bool:
+    """Return whether the Controller is deleted and no Slurm is left to ask."""
+    if seen.controller is not Fate.OUTLIVED:
+        return seen.controller is not Fate.STAYS
+    view = seen.view
+    if view is None:
+        return True
+    asked = view.taken is not None or view.failure is not None
+    return asked and view.stale(seen.now)
 
 
 def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:

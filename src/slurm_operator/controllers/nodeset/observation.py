@@ -18,7 +18,7 @@ from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from slurm_operator.api import wellknown
+from slurm_operator.api import removal, wellknown
 from slurm_operator.api.nodeset import NodeSet, ScalingMode
 from slurm_operator.controllers.nodeset.memo import Memo
 from slurm_operator.objects import slurmd_identity
@@ -62,6 +62,10 @@ class Worker:
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
     conditions: tuple[Condition, ...]
+    request: removal.RemovalRequest | None
+    """The recorded request to remove it."""
+    disruption: Condition | None
+    """By which Kubernetes says that it is about to remove the pod."""
     pod: Pod
 
     @property
@@ -73,6 +77,28 @@ class Worker:
     def cordoned(self) -> bool:
         """Tell whether its node must take no work, whoever said so."""
         return self.annotations.get(wellknown.ANNOTATION_POD_CORDON) == wellknown.TRUE
+
+    @property
+    def protected(self) -> bool:
+        """Return whether Kubernetes is told not to remove it."""
+        return self.labels.get(wellknown.LABEL_POD_PROTECT) == wellknown.TRUE
+
+    @property
+    def given_up(self) -> bool:
+        """Return whether a person has given up its protection."""
+        return self.annotations.get(wellknown.ANNOTATION_ALLOW_DELETION) == wellknown.TRUE
+
+    @property
+    def stated(self) -> bool:
+        """Return whether its slurmd was told its name, so that the name in Slurm is certain."""
+        return self.annotations.get(wellknown.ANNOTATION_STATED_NAME) == wellknown.TRUE
+
+    @property
+    def matched(self) -> bool:
+        """Return whether Slurm has listed its node while it ran: the pod says what was seen of it."""
+        return wellknown.ANNOTATION_POD_DEADLINE in self.annotations or any(
+            one.type.startswith(wellknown.POD_CONDITION_PREFIX) for one in self.conditions
+        )
 
     @property
     def healthy(self) -> bool:
@@ -105,6 +131,8 @@ class Fate(Enum):
     STAYS = "stays"
     LEAVES = "leaves"
     GONE = "gone"
+    OUTLIVED = "outlived"
+    """It leaves or is gone, but its slurmctld is external and goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +194,7 @@ def read_worker(nodeset: NodeSet, pod: Pod) -> Worker:
     meta, status = pod.metadata, pod.status
     # Pods of versions that had one mode only carry no label.
     mode = slurmd_identity.scaling_mode(pod) or ScalingMode.STATEFUL_SET.value
-    ready = pod.condition("Ready")
+    ready, disruption = pod.condition("Ready"), pod.condition("DisruptionTarget")
     serves = ready is not None and ready.status == "True"
     return Worker(
         name=meta.name,
@@ -189,6 +217,8 @@ def read_worker(nodeset: NodeSet, pod: Pod) -> Worker:
         labels=meta.labels,
         annotations=meta.annotations,
         conditions=status.conditions,
+        request=removal.read(meta.annotations),
+        disruption=disruption if disruption is not None and disruption.status == "True" else None,
         pod=pod,
     )
 

@@ -1,8 +1,9 @@
 """Which pod goes first.
 
-The order is that of the reference, with two words put in. A pod on which no job runs goes before a busy one:
-it is gone at once, and nobody waits. Among the busy ones, a pod that this operator has already begun to
-drain for the same cause goes first: work has stopped coming to it, and a change of mind would lose that.
+The order is that of the reference, with three words put in. A pod on which no job runs goes before a busy
+one: it is gone at once, and nobody waits. A pod that somebody asks to remove goes before others. Among the
+busy ones, a pod that this operator has already begun to drain for the same cause goes first: work has stopped
+coming to it, and a change of mind would lose that.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ def _rank(worker: Worker, sight: Sight, cause: Cause) -> tuple[Any, ...]:
         _PHASES.get(worker.phase, 2),
         worker.ready,
         not idle,
+        worker.request is None,
         deletion_cost(worker),
         not begun,
         deadline,

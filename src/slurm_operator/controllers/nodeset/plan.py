@@ -17,13 +17,21 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.nodeset import departure, podstatus, reservation, upkeep
+from slurm_operator.controllers.nodeset import (
+    departure,
+    podstatus,
+    protection,
+    removals,
+    reservation,
+    upkeep,
+)
 from slurm_operator.controllers.nodeset.actions import (
     DeletePod,
     Held,
     Note,
     PatchPod,
     PatchPodStatus,
+    ReleasePod,
     WriteNodes,
 )
 from slurm_operator.controllers.nodeset.claims import own_claims
@@ -40,7 +48,7 @@ from slurm_operator.controllers.nodeset.updating import update
 from slurm_operator.slurm.wishes import Comment, field_of
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.controllers.nodeset.actions import Action, Removal
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.slurm.wishes import Field, Wish
 
@@ -74,6 +82,7 @@ def plan(seen: Observation) -> Plan:
     if not seen.settled:
         return _finish(seen, sight, Demand(_desired(seen)), before, Cordons(), counted=False)
     demand = per_node(seen) if seen.daemon else numbered(seen, sight)
+    removals.carry_out(seen, sight, demand)
     budget = update(seen, sight, demand)
     unregistered = register_again(seen, sight, demand, budget)
     before += demand.creates
@@ -83,17 +92,27 @@ def plan(seen: Observation) -> Plan:
     return _carry_out(seen, sight, demand, before, list(records), unregistered)
 
 
-def confirm(seen: Observation, deletions: tuple[DeletePod, ...]) -> tuple[DeletePod, ...]:
-    """Return the deletions that a later observation still allows; ask right before they are sent."""
+def confirm(seen: Observation, removing: tuple[Removal, ...]) -> tuple[Removal, ...]:
+    """Return the deletions and releases that a later observation still allows; ask right before sending."""
     sight = Sight(seen)
     workers = {worker.uid: worker for worker in seen.workers}
     return tuple(
         one
-        for one in deletions
+        for one in removing
         if (worker := workers.get(one.uid)) is not None
         and worker.active
-        and isinstance(decision := may_delete(worker, sight, seen.wall), Allow)
-        and (decision.proof is not Proof.NAME or sight.denied(worker.slurm_name))
+        and (
+            protection.release(worker, sight, cordoned=worker.cordoned) is not None
+            if isinstance(one, ReleasePod)
+            else _may_delete_now(worker, sight, seen)
+        )
+    )
+
+
+def _may_delete_now(worker: Worker, sight: Sight, seen: Observation) -> bool:
+    decision = may_delete(worker, sight, seen.wall)
+    return isinstance(decision, Allow) and (
+        decision.proof is not Proof.NAME or sight.denied(worker.slurm_name)
     )
 
 
@@ -101,8 +120,14 @@ def _leave(seen: Observation, sight: Sight) -> Plan:
     """Decide about a NodeSet that is being deleted."""
     if departure.lets_go(seen):
         # The pods need not be waited for; the reservation would outlive everybody who knows of it.
-        parting = [*departure.release(seen, wellknown.FINALIZER_DRAIN), *reservation.reserve(seen, sight)]
-        return Plan(tuple(parting), requeue=HELD_SECONDS if reservation.open_ended(seen) else None)
+        bare = departure.unprotect(seen)
+        parting = [
+            *bare,
+            *([] if bare else departure.release(seen, wellknown.FINALIZER_DRAIN)),
+            *reservation.reserve(seen, sight),
+        ]
+        waits = bare or reservation.open_ended(seen)
+        return Plan(tuple(parting), requeue=HELD_SECONDS if waits else None)
     demand = Demand(0)
     demand.going = {worker.uid: Cause.DELETION for worker in seen.workers if worker.active}
     after = reservation.reserve(seen, sight)
@@ -159,6 +184,12 @@ def _carry_out(
     gone = {one.uid for one in deletions if isinstance(one, DeletePod)}
     stay = [worker for worker in seen.workers if worker.active and worker.uid not in gone]
     cordoned = cordons(seen, sight, stay, demand.going)
+    for worker in stay:
+        if worker.uid not in demand.going and worker.cordoned:
+            released = protection.release(
+                worker, sight, cordoned=_stays_cordoned(worker, cordoned.changes.get(worker.uid))
+            )
+            deletions += [] if released is None else [released]
     _note_scale_in(seen, demand)
     return _finish(
         seen,
@@ -196,22 +227,22 @@ def _finish(
     telling = Telling(seen, sight, (*before, *cordoned.actions))
     rested = seen.memo.upkeep
     # All that the upkeep of a worker takes from anything but its own objects.
-    spec = seen.nodeset.spec
-    rested.begin((seen.nodeset.metadata.uid, spec.workload_disruption_protection, sight.deadlines, counted))
+    rested.begin((seen.nodeset.metadata.uid, sight.protects, sight.deadlines, counted))
     for worker in seen.workers:
         uid = worker.uid
         if worker.deleting or uid in gone:
             continue
         grounds = (worker.pod, seen.nodes.get(worker.node), *sight.grounds(worker.slurm_name))
         cordon, decision = cordoned.changes.get(uid), decided.get(uid)
-        if cordon is None and decision is None and rested.still(uid, grounds):
+        # Of a cordoned worker more has to be known than these grounds.
+        if cordon is None and decision is None and not worker.cordoned and rested.still(uid, grounds):
             continue
         patch = _patch(seen, sight, worker, cordon)
         later = telling.waits(worker, cordon, decision)
         status = _status(seen, sight, worker, decision) if counted and not later else []
         wishes = upkeep.wishes(seen, sight, worker)
         wishes = [wish for wish in wishes if not (later and isinstance(wish, Comment))]
-        if not (patch or status or wishes or later) and decision is None:
+        if not (patch or status or wishes or later or _expires(worker)) and decision is None:
             rested.rests(uid, grounds)
         (patches if cordon is None else first).extend(patch)
         statuses += status
@@ -261,15 +292,30 @@ def _desired(seen: Observation) -> int:
 
 
 def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | None) -> list[Action]:
-    labels = upkeep.labels(seen, sight, worker)
+    labels = upkeep.labels(seen, sight, worker, cordoned=_stays_cordoned(worker, cordon))
     annotations = upkeep.remarks(seen, sight, worker)
-    version = ""
+    # A request may have been repeated meanwhile: what was not seen must not be taken away.
+    guarded = annotations.get(wellknown.ANNOTATION_REMOVAL_REQUESTED, "") is None
     if cordon is not None:
         annotations |= cordon.annotations
-        version = worker.version if cordon.guarded else ""
-    if not labels and not annotations:
+        guarded |= cordon.guarded
+    tolerations = upkeep.tolerations(sight, worker)
+    guarded |= bool(tolerations)
+    if not labels and not annotations and not tolerations:
         return []
-    return [PatchPod(worker.name, worker.uid, labels, annotations, version)]
+    version = worker.version if guarded else ""
+    return [PatchPod(worker.name, worker.uid, labels, annotations, version, tolerations)]
+
+
+def _stays_cordoned(worker: Worker, cordon: Changes | None) -> bool:
+    """Return whether a worker is cordoned, and will be when its annotations are changed."""
+    changed = {} if cordon is None else cordon.annotations
+    return worker.cordoned and changed.get(wellknown.ANNOTATION_POD_CORDON, wellknown.TRUE) is not None
+
+
+def _expires(worker: Worker) -> bool:
+    """Return whether time alone may change what is decided about a worker: it has a request."""
+    return worker.request is not None or worker.disruption is not None
 
 
 def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision | None) -> list[Action]:

@@ -3,6 +3,7 @@
 The first rule of all: a pod is deleted only if no job can be running in it. That is known in few cases.
 
     never scheduled      nothing ever ran in it (and the API server refuses the deletion if that has changed)
+    out of service       a person has declared that its Kubernetes node, which is not ready, runs nothing
     drained              Slurm says so, in lists that were asked for after the last write to this node
     not in Slurm, and slurmd never started, or the pod has finished
     not in Slurm for long, and not lost with work on it
@@ -16,10 +17,12 @@ node is not listed therefore goes only when all of this is so:
     - every list for `REGISTRATION_SECONDS` left the node out, by the clock of this process, which no
       correction of the machine's clock moves; none was of slurmctld's first minute (`slurm.belief`);
     - the list of jobs, as fresh, has no job on the node, nor one that nobody can place;
-    - nothing says that the node had work when it vanished: neither the label, the conditions and the deadline
-      that this operator wrote on the pod, nor what this process remembers. Slurm refuses to delete a node
-      with jobs, so a busy node that is not listed was lost with slurmctld's state, and its jobs run on. Until
-      the latest end of these jobs, by Slurm's clock and by ours, the pod stays;
+    - nothing says that the node had work when it vanished: neither the conditions and the deadline that this
+      operator wrote on the pod, nor what this process remembers. Slurm refuses to delete a node with jobs, so
+      a busy node that is not listed was lost with slurmctld's state, and its jobs run on. Until the latest
+      end of these jobs, by Slurm's clock and by ours, the pod stays;
+    - its name in Slurm is certain: slurmd was told it, or Slurm has listed it while the pod ran. To replace a
+      worker only because its node is absent, Slurm must have listed it;
     - slurmctld, asked for this one node by its name (`Proof.NAME`), says that it has none. That is another
       question than the list, and its answer, stale as it is about states, is right about what exists: half a
       list is found out here. A node that is there by name keeps its pod.
@@ -59,19 +62,30 @@ _ENDLESS: Final = datetime.fromtimestamp(UNLIMITED_SECONDS, UTC)
 
 def may_delete(worker: Worker, sight: Sight, wall: datetime) -> Decision:
     """Tell whether a pod may be deleted without killing a job."""
-    if not worker.scheduled:
-        return Allow("it was never scheduled", unchanged=True, proof=Proof.NONE)
+    if (certain := _runs_nothing(worker, sight)) is not None:
+        return certain
     if (blind := sight.blind(worker.slurm_name)) is not None:
         return blind
     if sight.absent(worker.slurm_name) is None:
         return sight.undrained(worker.slurm_name) or Allow(f"Slurm node {worker.slurm_name} is drained")
     if not worker.started:
-        return Allow("slurmd never started in it, and Slurm does not list its node", unchanged=True)
+        return Allow(
+            "slurmd never started in it, and Slurm does not list its node", unchanged=True, proof=Proof.NAME
+        )
     if worker.finished:
         return Allow("it has finished, and Slurm does not list its node")
     return _long_gone(worker, sight, wall) or Allow(
         "Slurm has not had its node for a long time", proof=Proof.NAME
     )
+
+
+def _runs_nothing(worker: Worker, sight: Sight) -> Allow | None:
+    """Return why nothing can run in a pod whatever Slurm says, if so."""
+    if not worker.scheduled:
+        return Allow("it was never scheduled", unchanged=True, proof=Proof.NONE)
+    if sight.out_of_service(worker):
+        return Allow("its Kubernetes node is not ready and marked out of service", proof=Proof.NONE)
+    return None
 
 
 def may_reregister(worker: Worker, sight: Sight, wall: datetime, min_ready_seconds: int) -> Decision:
@@ -82,9 +96,8 @@ def may_reregister(worker: Worker, sight: Sight, wall: datetime, min_ready_secon
         return Hold(Wait.NOT_READY, "Slurm lists the node")
     if not worker.available(wall, min_ready_seconds):
         return Hold(Wait.NOT_READY, "the pod is not available yet")
-    return _long_gone(worker, sight, wall) or Allow(
-        "it runs, but Slurm has not had its node for a long time", proof=Proof.NAME
-    )
+    hold = _long_gone(worker, sight, wall) or never_registered(worker, sight)
+    return hold or Allow("it runs, but Slurm has not had its node for a long time", proof=Proof.NAME)
 
 
 def may_undrain(worker: Worker, sight: Sight) -> Decision:
@@ -98,8 +111,9 @@ def may_undrain(worker: Worker, sight: Sight) -> Decision:
         return Hold(Wait.NOT_READY, "the node does not drain")
     if not sight.ours(worker.slurm_name):
         return foreign_drain(node)
-    if not worker.healthy:
-        return Hold(Wait.NOT_READY, f"{worker.slurm_name} takes work again when its pod is ready")
+    if not (worker.healthy and sight.safe(worker)):
+        lacks = "protected" if worker.healthy else "ready"
+        return Hold(Wait.NOT_READY, f"{worker.slurm_name} takes work again when its pod is {lacks}")
     return Allow("the operator drained it, and nothing asks for that any more")
 
 
@@ -110,13 +124,22 @@ def foreign_drain(node: Node) -> Hold:
     return Hold(Wait.FOREIGN_DRAIN, f"{node.name} was drained by {who}, {why}: it stays drained")
 
 
+def never_registered(worker: Worker, sight: Sight) -> Hold | None:
+    """Say that Slurm has never had the node of a worker, if so."""
+    if sight.registered(worker):
+        return None
+    return Hold(
+        Wait.NEVER_REGISTERED,
+        f"Slurm has never listed {worker.slurm_name}: see the log of slurmd in pod {worker.name}, "
+        "and delete the pod to start it again",
+    )
+
+
 def lost_until(worker: Worker, sight: Sight) -> datetime | None:
     """Return until when a pod that Slurm lost may still run jobs; None if it was not busy when last seen."""
     last = sight.last_known(worker.slurm_name)
-    seen_busy = (
-        worker.labels.get(wellknown.LABEL_POD_PROTECT) == wellknown.TRUE
-        or any(one.type in _BUSY_CONDITIONS and one.status == "True" for one in worker.conditions)
-        or (last is not None and node_busy(last))
+    seen_busy = any(one.type in _BUSY_CONDITIONS and one.status == "True" for one in worker.conditions) or (
+        last is not None and node_busy(last)
     )
     deadline = read_deadline(worker)
     if deadline is None:
@@ -148,6 +171,8 @@ def _long_gone(worker: Worker, sight: Sight, wall: datetime) -> Hold | None:
         )
     if (listed := sight.jobs_left(name)) is not None:
         return listed
+    if not worker.stated and (unknown := never_registered(worker, sight)) is not None:
+        return unknown
     evidence = sight.absent(name)
     since = worker.ready_since or worker.created
     if (

@@ -4,7 +4,8 @@ A pod that ends takes its node down, and so does slurmctld with a node that fall
 registers, Slurm lifts that only with `ReturnToService=2`; its default is to leave it to a person, who in
 Kubernetes would have to come after every update. So the node is resumed here, on three conditions: what took
 it down was a pod of ours or slurmctld's own "Not responding"; its slurmd was started after that, by Slurm's
-clock, so that a pod on its way out is never given work; and nobody wants the node to be drained.
+clock, so that a pod on its way out is never given work; and nobody wants the node to be drained. As always
+before a node gets work, its pod must be protected.
 
 A resume lifts a drain as well. It is sent instead of an undrain where both are due, since an undrain would
 leave a reason that is younger than the slurmd.
@@ -35,7 +36,8 @@ def returned(sight: Sight, workers: Iterable[Worker], unwanted: Container[str]) 
         if node is None or "DOWN" not in node.state or name in unwanted:
             continue
         # Two pods may share a name for a while: only when each of them serves is it certain who registered.
-        found[name] = found.get(name, True) and worker.healthy and _lifts(node) and _newer_slurmd(node)
+        ready = worker.healthy and sight.safe(worker)
+        found[name] = found.get(name, True) and ready and _lifts(node) and _newer_slurmd(node)
     return sorted(name for name, due in found.items() if due)
 
 

@@ -21,7 +21,7 @@ from slurm_operator.slurm.wishes import decide, drained_by_us
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.slurm.jobs import Hold as JobsOn
     from slurm_operator.slurm.model import Node, NodeUpdate
     from slurm_operator.slurm.view import Answer, Verdict
@@ -37,9 +37,17 @@ _STEADY: Final = {
     Reason.TOKEN_REFUSED: (Wait.TOKEN_REFUSED, f"Slurm refuses the operator's token, {_NOBODY_KNOWS}"),
     Reason.SLURM_REFUSED: (Wait.SLURM_REFUSED, f"Slurm refuses to list its nodes, {_NOBODY_KNOWS}"),
     Reason.REPLY_UNREADABLE: (Wait.REPLY_UNREADABLE, f"Slurm's answer cannot be read, {_NOBODY_KNOWS}"),
+    Reason.REPLY_TOO_LARGE: (
+        Wait.REPLY_TOO_LARGE,
+        f"Slurm's answer is larger than the operator reads, {_NOBODY_KNOWS}",
+    ),
     Reason.LIST_SUSPICIOUS: (
         Wait.LIST_SUSPICIOUS,
         f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",
+    ),
+    Reason.CLUSTER_NAME_MISMATCH: (
+        Wait.CLUSTER_NAME_MISMATCH,
+        f"slurmrestd is of another Slurm cluster than the workers, {_NOBODY_KNOWS}",
     ),
     Reason.NODE_MISSING: (
         Wait.NODE_MISSING,
@@ -71,6 +79,7 @@ _ASKED_JUST_NOW: Final = 30.0
 FIRST_ANSWER_SECONDS: Final = 10.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
+_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
 _SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "the node of this name may be another worker's")
 
@@ -89,6 +98,8 @@ class Sight:
         self._taken = -math.inf if view is None or view.taken is None else view.taken
         self.shared = shared(seen) | _elsewhere(seen)
         """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
+        self.protects = seen.nodeset.protects_workers
+        """Whether workers must be protected before they may get work."""
         self.deadlines = (
             view is not None
             and view.jobs_taken is not None
@@ -221,6 +232,25 @@ class Sight:
         """Return all that the upkeep of a worker takes from Slurm."""
         view = self._seen.view
         return self.node(name), None if view is None else view.jobs.holds.get(name)
+
+    def out_of_service(self, worker: Worker) -> bool:
+        """Return whether a person has declared that nothing runs on the worker's Kubernetes node any more.
+
+        As for Kubernetes itself, the taint counts only on a node that is not ready.
+        """
+        node = self._seen.nodes.get(worker.node)
+        if node is None or not any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints):
+            return False
+        ready = node.condition("Ready")
+        return ready is None or ready.status != "True"
+
+    def safe(self, worker: Worker) -> bool:
+        """Return whether a worker may get work: it is protected, or need not be."""
+        return worker.protected or worker.given_up or not self.protects
+
+    def registered(self, worker: Worker) -> bool:
+        """Return whether Slurm has certainly had the node of this very worker."""
+        return worker.matched or self.last_known(worker.slurm_name) is not None
 
     def _not_before(self, name: str) -> float:
         seen = self._seen

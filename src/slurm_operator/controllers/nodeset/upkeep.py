@@ -1,19 +1,18 @@
 """What a worker says about its Slurm node, and the node about its worker.
 
-On the pod: the label that protects it while jobs run, the latest end of these jobs, where it is in the
+On the pod: the label that protects it (`protection`), the latest end of its jobs, where it is in the
 topology. On the Slurm node: which pod it is, its topology and its features. Everything is compared first; at
-rest nothing is written. While nobody knows what Slurm thinks, what was said last stays: a pod that was busy
-stays protected through an outage.
+rest nothing is written.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.objects import slurmd_identity, slurmd_marks
+from slurm_operator.controllers.nodeset import names, protection, removals
+from slurm_operator.objects import nodefit, slurmd_identity, slurmd_marks
 from slurm_operator.slurm.model import NodeUpdate
 from slurm_operator.slurm.wishes import Comment, Features, Topology, Unchanged
 
@@ -26,20 +25,27 @@ if TYPE_CHECKING:
 _LAST_YEAR = 9999
 
 
-def labels(seen: Observation, sight: Sight, worker: Worker) -> dict[str, str | None]:
+def labels(seen: Observation, sight: Sight, worker: Worker, *, cordoned: bool) -> dict[str, str | None]:
     """Return the labels to change on a pod; None removes."""
     wanted: dict[str, str | None] = {**slurmd_identity.overdue_labels(seen.nodeset, worker.pod)}
-    busy = sight.busy(worker.slurm_name)
-    if not seen.nodeset.spec.workload_disruption_protection:
-        wanted[wellknown.LABEL_POD_PROTECT] = None
-    elif busy is not None:
-        wanted[wellknown.LABEL_POD_PROTECT] = wellknown.TRUE if busy else None
+    protect = protection.wanted(worker, sight, cordoned=cordoned)
+    wanted[wellknown.LABEL_POD_PROTECT] = wellknown.TRUE if protect else None
     return {key: value for key, value in wanted.items() if worker.labels.get(key) != value}
+
+
+def tolerations(sight: Sight, worker: Worker) -> tuple[dict[str, Any], ...]:
+    """Return all tolerations that a pod of an older version should have; none if it has them already.
+
+    They are a list that is replaced as a whole, so only in a pod that has not changed.
+    """
+    if not sight.protects or worker.finished:
+        return ()
+    return tuple(nodefit.overdue_tolerations(worker.pod) or ())
 
 
 def remarks(seen: Observation, sight: Sight, worker: Worker) -> dict[str, str | None]:
     """Return the annotations to change on a pod; None removes."""
-    wanted: dict[str, str | None] = {}
+    wanted: dict[str, str | None] = removals.annotation(seen, worker)
     known, end = sight.deadline(worker.slurm_name)
     if known:
         wanted[wellknown.ANNOTATION_POD_DEADLINE] = None if end is None else moment_text(end)

@@ -17,6 +17,7 @@ from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.api.updates import UpdateStrategyType
 from slurm_operator.objects import config, nodefit, slurmd, slurmd_conf
 from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.objects.slurmd_args import named
 from slurm_operator.objects.slurmd_claims import claim_names, claims
 from slurm_operator.objects.slurmd_identity import MAX_ORDINAL_DIGITS, Worker, numbered
 from slurm_operator.objects.slurmd_names import shared_name
@@ -59,6 +60,7 @@ def check(nodeset: NodeSet, world: World, findings: Findings) -> None:
     if spec.partition.enabled:
         conf.check_partition(spec.partition.config, findings)
     if shapely:
+        _check_arguments(nodeset, findings)
         worker = _worker(nodeset, findings)
         if worker is not None:
             _check_names(nodeset, world, findings)
@@ -130,6 +132,22 @@ def _worker(nodeset: NodeSet, findings: Findings) -> Worker | None:
         return None
 
 
+def _check_arguments(nodeset: NodeSet, findings: Findings) -> None:
+    """Refuse another name in Slurm than the one that the operator gives a worker."""
+    for path, wish in slurmd_conf.own_container(nodeset):
+        command = wish.get("command") or [""]
+        slurmd = str(command[0]).rpartition("/")[2] == wellknown.APP_SLURMD
+        for part, words in (("args", wish.get("args") or []), ("command", command[1:] if slurmd else [])):
+            if any(True for _ in named(words)):
+                findings.deny(
+                    f"{path}.{part}",
+                    "-N names the Slurm node, and the operator sets it; remove it. Workers are named after "
+                    "spec.template.spec.hostname and their number, in DaemonSet mode after their node or its "
+                    f"annotation {wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE}",
+                    Cause.FORBIDDEN,
+                )
+
+
 def _check_names(nodeset: NodeSet, world: World, findings: Findings) -> None:
     """Refuse names in Slurm that workers of another NodeSet of the same Controller have."""
     path = "spec.template.spec.hostname"
@@ -170,6 +188,7 @@ def _check_pod(nodeset: NodeSet, worker: Worker, found: Found, findings: Finding
     )
     pod = slurmd.pod(template, worker, revision="")["spec"]
     pods.check_pod(pod, _OWN, nodeset.spec.template.spec, findings)
+    pods.check_requests(pod, wellknown.APP_SLURMD, "spec.slurmd", findings)
     _check_claims(nodeset, worker, pod, findings)
 
 

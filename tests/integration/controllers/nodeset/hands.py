@@ -117,7 +117,7 @@ class Hands:
 
     async def delete_with(self, client: Client, at_hand: Work) -> None:
         """Carry out the deletions that are planned."""
-        await self.pods(client).delete(at_hand, deletions(at_hand.seen))
+        await self.pods(client).remove(at_hand, deletions(at_hand.seen))
 
     def pods(self, client: Client) -> Pods:
         """Return who writes pods with a client."""

@@ -41,6 +41,7 @@ _TOGETHER = {
     do.UndrainNodes: do.DrainNodes,
     do.ResumeNodes: do.DrainNodes,
     do.RemoveFinalizer: do.AddFinalizer,
+    do.ReleasePod: do.DeletePod,
 }
 
 
@@ -105,7 +106,7 @@ class Actor:
             case do.PatchPod:
                 await self._pods.patch(work, group)
             case do.DeletePod:
-                await self._pods.delete(work, group)
+                await self._pods.remove(work, group)
             case do.OwnClaim:
                 await each(group, lambda action: self._claims.own(work, action))
             case do.DrainNodes:
@@ -148,11 +149,12 @@ class Actor:
         return True
 
     async def _lets_go(self, work: Work) -> bool:
-        """Tell whether no pod goes with a NodeSet of which all workers are gone.
+        """Tell whether Kubernetes may delete, or leave alone, whatever pods the NodeSet still has.
 
-        The API server is asked for all pods, once in the life of a NodeSet, since some may be in no cache.
+        Of one that is drained none must be left; of one that needs no drain none must be protected. The API
+        server is asked for all pods, once in the life of a NodeSet, since some may be in no cache.
         """
-        if not work.nodeset.deleting or departure.lets_go(work.seen):
+        if departure.orphans(work.seen):
             return True
         meta = work.nodeset.metadata
         try:
@@ -161,6 +163,8 @@ class Actor:
             work.outcome.failed(f"the pods of namespace {meta.namespace!r} could not be listed", error)
             return False
         why = departure.strays(meta.uid, page.items, page.bad)
+        if not work.nodeset.deleting or departure.lets_go(work.seen):
+            why = departure.still_protected(meta.uid, page.items)
         if why is not None:
             work.outcome.trouble("PodsLeft", why)
             work.outcome.look(_LOOK_AGAIN)

@@ -18,7 +18,7 @@ from slurm_operator.controllers.nodeset.decisions import Proof
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.nodeset.actions import DeletePod
+    from slurm_operator.controllers.nodeset.actions import Removal
     from slurm_operator.controllers.nodeset.engine.memory import Memory
     from slurm_operator.controllers.nodeset.observation import Observation
 
@@ -43,10 +43,10 @@ class Confirmed:
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """Deletions for which the evidence is new enough, until when it is, and those that need more."""
+    """Removals for which the evidence is new enough, until when it is, and those that need more."""
 
-    ready: tuple[DeletePod, ...] = ()
-    open: tuple[DeletePod, ...] = ()
+    ready: tuple[Removal, ...] = ()
+    open: tuple[Removal, ...] = ()
     until: float = 0.0
 
 
@@ -63,12 +63,12 @@ def counts_until(seen: Observation, confirmed: Confirmed | None) -> float | None
     return until if seen.now < until else None
 
 
-def weigh(seen: Observation, confirmed: Confirmed | None, deletions: Iterable[DeletePod]) -> Weighed:
-    """Tell for which deletions the evidence is new enough."""
+def weigh(seen: Observation, confirmed: Confirmed | None, removals: Iterable[Removal]) -> Weighed:
+    """Tell for which deletions and releases the evidence is new enough."""
     until = counts_until(seen, confirmed)
     if until is None:
-        return Weighed(open=tuple(deletions))
-    everything = tuple(deletions)
+        return Weighed(open=tuple(removals))
+    everything = tuple(removals)
     lacking = {
         one.uid
         for one in everything

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.controllers.nodeset.engine.neighbourhood import Neighbourhood
-from slurm_operator.controllers.nodeset.observation import Observation, read_worker
+from slurm_operator.controllers.nodeset.observation import Fate, Observation, read_worker
 from slurm_operator.objects import slurmd
 from slurm_operator.slurm.clients import ConnectionKey
 
@@ -66,10 +66,19 @@ class Observer:
         await loop.create_future()
 
     def connection(self, ground: Ground) -> Connection | None:
-        """Return the connection to the Slurm cluster of a NodeSet; none without its Controller."""
-        if ground.master.controller is None:
+        """Return the connection to the Slurm cluster of a NodeSet.
+
+        Without its Controller there is none, unless the NodeSet is deleted too and an external Slurm goes on.
+        """
+        nodeset, key = ground.nodeset, _controller_key(ground.nodeset)
+        if ground.master.controller is None and not (nodeset.deleting and self._connections.outlives(key)):
             return None
-        return self._connections.get(ConnectionKey("Controller", *ground.master.controller.key))
+        return self._connections.get(key)
+
+    def _fate(self, ground: Ground, connection: Connection | None) -> Fate:
+        fate = ground.master.fate
+        outlived = connection is not None and self._connections.outlives(_controller_key(ground.nodeset))
+        return Fate.OUTLIVED if outlived and fate is not Fate.STAYS else fate
 
     async def look(self, ground: Ground, memory: Memory) -> Observation:
         """Return what there is to see of a NodeSet now."""
@@ -91,7 +100,7 @@ class Observer:
             nodes=nodes,
             fit=ground.fit,
             claims=claims,
-            controller=ground.master.fate,
+            controller=self._fate(ground, connection),
             settled=settled,
             since=self.since,
             # While a state is being changed, no list says anything about that node.
@@ -116,6 +125,10 @@ class Observer:
             key.namespace == namespace and key.name.startswith(prefix)
             for key in self._caches.pods.store.unreadable
         )
+
+
+def _controller_key(nodeset: NodeSet) -> ConnectionKey:
+    return ConnectionKey("Controller", nodeset.metadata.namespace, nodeset.spec.controller_ref.name)
 
 
 async def _read(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.actions import PatchPod, ReleasePod
 from slurm_operator.controllers.nodeset.decisions import Proof
 from slurm_operator.controllers.nodeset.engine.adoption import matches
 from slurm_operator.controllers.nodeset.engine.evidence import in_time, weigh
@@ -47,7 +48,12 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, PatchPod, PatchPodStatus
+    from slurm_operator.controllers.nodeset.actions import (
+        CreatePod,
+        DeletePod,
+        PatchPodStatus,
+        Removal,
+    )
     from slurm_operator.controllers.nodeset.engine.asking import Asking
     from slurm_operator.controllers.nodeset.engine.claims import Claims
     from slurm_operator.controllers.nodeset.engine.work import Work
@@ -200,12 +206,12 @@ class Pods:
             work.memory.pods.changed(live)
 
     # ------------------------------------------------------------------------------------------------- delete
-    async def delete(self, work: Work, actions: Sequence[DeletePod]) -> None:
-        """Delete pods, those on Slurm's word only while that is new enough; else it is asked again."""
+    async def remove(self, work: Work, actions: Sequence[Removal]) -> None:
+        """Delete or release pods, those on Slurm's word only while that is new enough; else it is asked."""
         certain = [action for action in actions if action.proof is Proof.NONE]
         doubtful = tuple(action for action in actions if action.proof is not Proof.NONE)
         gone: defaultdict[str, list[str]] = defaultdict(list)
-        await each(certain, lambda action: self._delete(work, action, gone))
+        await each(certain, lambda action: self._remove(work, action, gone))
         if doubtful:
             await self._delete_confirmed(work, doubtful, gone)
         for cause, some in sorted(gone.items()):
@@ -213,10 +219,10 @@ class Pods:
             self._events.event(work.nodeset, "Normal", "SuccessfulDelete", "Delete", note)
 
     async def _delete_confirmed(
-        self, work: Work, deletions: Sequence[DeletePod], gone: defaultdict[str, list[str]]
+        self, work: Work, removals: Sequence[Removal], gone: defaultdict[str, list[str]]
     ) -> None:
-        """Delete while what Slurm said counts; have it asked again for what is left then."""
-        left, end = deletions, _now() + _DELETING_SECONDS
+        """Delete and release while what Slurm said counts; have it asked again for what is left then."""
+        left, end = removals, _now() + _DELETING_SECONDS
         while left:
             # Much may have been written since the plan was made, and that takes time.
             seen = await work.look()
@@ -234,14 +240,14 @@ class Pods:
             left = [*late, *weighed.open]
 
     async def _delete_until(
-        self, work: Work, actions: Sequence[DeletePod], end: float, gone: defaultdict[str, list[str]]
-    ) -> list[DeletePod]:
-        """Delete pods until a moment; return those that are left."""
+        self, work: Work, actions: Sequence[Removal], end: float, gone: defaultdict[str, list[str]]
+    ) -> list[Removal]:
+        """Delete and release pods until a moment; return those that are left."""
 
-        def delete(action: DeletePod) -> Awaitable[None]:
-            return self._delete(work, action, gone, end, unsent)
+        def delete(action: Removal) -> Awaitable[None]:
+            return self._remove(work, action, gone, end, unsent)
 
-        unsent: list[DeletePod] = []
+        unsent: list[Removal] = []
         begun = _now()
         late = await each(actions, delete, end - begun - _AHEAD_SECONDS)
         if late:
@@ -252,13 +258,55 @@ class Pods:
             late = await each(late, delete, end - now)
         return [*unsent, *late]
 
+    async def _remove(
+        self,
+        work: Work,
+        action: Removal,
+        gone: defaultdict[str, list[str]],
+        end: float | None = None,
+        unsent: list[Removal] | None = None,
+    ) -> None:
+        """Delete or release a pod, but send nothing after a moment; what comes later is noted as `unsent`."""
+        if isinstance(action, ReleasePod):
+            await self._release(work, action, end, unsent)
+        else:
+            await self._delete(work, action, gone, end, unsent)
+
+    async def _release(
+        self, work: Work, action: ReleasePod, end: float | None, unsent: list[Removal] | None
+    ) -> None:
+        """Take the label of protection from a pod that has not changed."""
+        try:
+            live = await self._client.patch(
+                Pod,
+                action.name,
+                work.nodeset.metadata.namespace,
+                _metadata_patch(
+                    PatchPod(
+                        action.name, action.uid, {wellknown.LABEL_POD_PROTECT: None}, version=action.version
+                    )
+                ),
+                type=PatchType.STRATEGIC,
+                timeout=None if end is None else max(0.0, end - _now()) + _ANSWER_SECONDS,
+                not_after=end,
+            )
+        except (NotFound, Conflict):
+            work.outcome.look(1.0)
+        except KubeError as error:
+            if isinstance(error, Overdue) and unsent is not None:
+                unsent.append(action)
+                return
+            work.outcome.failed(f"the protection of pod {action.name!r} could not be removed", error)
+        else:
+            work.memory.pods.changed(live)
+
     async def _delete(
         self,
         work: Work,
         action: DeletePod,
         gone: defaultdict[str, list[str]],
         end: float | None = None,
-        unsent: list[DeletePod] | None = None,
+        unsent: list[Removal] | None = None,
     ) -> None:
         """Delete a pod, but send nothing after a moment; what gets its turn later is noted as `unsent`."""
         key, now = work.nodeset.key, _now()
@@ -320,7 +368,9 @@ def _metadata_patch(action: PatchPod) -> Manifest:
         metadata["annotations"] = dict(action.annotations)
     if action.version:
         metadata["resourceVersion"] = action.version
-    return {"metadata": metadata}
+    # A list of tolerations is replaced as a whole.
+    spec = {"spec": {"tolerations": [*action.tolerations]}} if action.tolerations else {}
+    return {"metadata": metadata, **spec}
 
 
 def _status_patch(action: PatchPodStatus) -> Manifest:

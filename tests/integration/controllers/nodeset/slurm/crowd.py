@@ -20,7 +20,7 @@ async def busy(site: Site, ledger: Ledger, name: str) -> dict[str, int]:
     names = [f"{name}-{number}" for number in range(WORKERS)]
     await site.idle(names)
     jobs = await ledger.start(names)
-    await site.protected(*names)
+    await site.seen_busy(*names)
     return jobs
 
 

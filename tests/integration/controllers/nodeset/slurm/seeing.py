@@ -137,12 +137,12 @@ class Sights:
         what = f"{pods} workers of {name} are held because of {reason}"
         await self.until(lambda: len(self.holding(name, reason)) == pods, what, name)
 
-    async def protected(self, *pods: str) -> None:
-        """Wait until the operator has seen that jobs run on pods."""
-        label = wellknown.LABEL_POD_PROTECT
+    async def seen_busy(self, *pods: str) -> None:
+        """Wait until the operator has seen that jobs run on pods, and until when."""
+        deadline = wellknown.ANNOTATION_POD_DEADLINE
         await self.until(
-            lambda: all(self.workers.pod(pod).metadata.labels.get(label) == "true" for pod in pods),
-            f"{', '.join(pods)} are protected",
+            lambda: all(deadline in self.workers.pod(pod).metadata.annotations for pod in pods),
+            f"{', '.join(pods)} say until when their jobs run",
         )
 
     async def seen_draining(self, *pods: str) -> None:

@@ -98,7 +98,7 @@ async def a_lost_state(teller: Teller) -> None:
         names = [f"lost-{number}" for number in range(4)]
         await site.idle(names)
         jobs = await ledger.start(["lost-0"])
-        await site.protected("lost-0")
+        await site.seen_busy("lost-0")
         uids, since = site.uids("lost"), len(site.workers.sightings)
         await asyncio.to_thread(site.slurm.lose_state)
         restarted = time.time()
@@ -151,7 +151,7 @@ async def silence(teller: Teller) -> None:
         await site.settled("calm", 3)
         await site.idle(f"calm-{number}" for number in range(3))
         await ledger.start(["calm-0"])
-        await site.protected("calm-0")
+        await site.seen_busy("calm-0")
         # The list of jobs comes last, and with it what the busy pod says about their end.
         deadline = wellknown.ANNOTATION_POD_DEADLINE
         await eventually(

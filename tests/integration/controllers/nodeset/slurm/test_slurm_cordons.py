@@ -56,7 +56,7 @@ async def test_a_drain_by_a_person_is_never_undone(site: Site, ledger: Ledger) -
     await site.scale("hands", 4)
     await site.settled("hands", 4)
     await site.seen_draining("hands-1", "hands-2")
-    await site.protected("hands-0", "hands-1")
+    await site.seen_busy("hands-0", "hands-1")
     for name in ("hands-1", "hands-2"):
         await site.drained(name, "bad DIMM")
     await site.kill_operator()

@@ -22,7 +22,7 @@ async def test_two_nodesets_of_one_name(site: Site, ledger: Ledger) -> None:
     await site.settled("older", 2)
     await site.idle(["twin-0", "twin-1"])
     jobs = await ledger.start(["twin-0"])
-    await site.protected("older-0")
+    await site.seen_busy("older-0")
     await site.nodeset("younger", 3, template=template)
     await site.left("younger", "younger-2")
 

@@ -52,7 +52,7 @@ async def test_scale_in_waits_for_jobs(site: Site, ledger: Ledger, measured: Mea
     await site.idle(f"less-{number}" for number in range(5))
     await site.annotate("less-3", {wellknown.ANNOTATION_POD_DELETION_COST: "10"})
     jobs = await ledger.start(["less-0", "less-3"])
-    await site.protected("less-0", "less-3")
+    await site.seen_busy("less-0", "less-3")
     await site.scale("less", 1)
     await site.left("less", "less-0", "less-3")
     await site.held("less", "JobsRunning", 1)
@@ -234,7 +234,7 @@ async def _claims_go(site: Site, ledger: Ledger) -> None:
     before = await _claims(site)
     assert sorted(before) == ["scratch-kept-0", "scratch-kept-1"]
     jobs = await ledger.start(["kept-0", "kept-1"])
-    await site.protected("kept-0", "kept-1")
+    await site.seen_busy("kept-0", "kept-1")
     await site.annotate("kept-0", {wellknown.ANNOTATION_POD_DELETION_COST: "10"})
     await site.scale("kept", 1)
     await site.held("kept", "JobsRunning", 1)

@@ -1,0 +1,88 @@
+"""Workers that Kubernetes or a person wants to go, whatever the NodeSet asks for.
+
+Kubernetes does not remove a protected worker; it asks. What was asked for is carried out here: the node is
+drained, and the operator deletes the pod when it is idle.
+
+    a request        an eviction or deletion that was refused, recorded on the pod; it expires (`api.removal`)
+    a disruption     the condition with which the scheduler or the taint manager announces a deletion; since
+                     Kubernetes takes the condition back after some minutes, it is recorded as a request
+    a taint          with the effect NoExecute, which the pod does not tolerate
+    out of service   a node that a person has declared to run nothing
+    a cordon         of the Kubernetes node, under a worker that Slurm does not have (`protection`)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from slurm_operator.api import removal, wellknown
+from slurm_operator.controllers.nodeset.actions import Note
+from slurm_operator.controllers.nodeset.decisions import Allow, Cause
+from slurm_operator.controllers.nodeset.order import marked
+from slurm_operator.controllers.nodeset.policies import may_delete
+from slurm_operator.objects import nodefit
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.observation import Observation, Worker
+    from slurm_operator.controllers.nodeset.scaling import Demand
+    from slurm_operator.controllers.nodeset.sight import Sight
+
+
+def carry_out(seen: Observation, sight: Sight, demand: Demand) -> None:
+    """Add the workers that are asked to go to those that go."""
+    for worker in demand.stay:
+        if worker.uid in demand.going:
+            continue
+        cause = _cause(seen, sight, worker)
+        if cause is None:
+            continue
+        demand.going[worker.uid] = cause
+        if cause is Cause.REQUESTED:
+            asked = _asked(seen, worker)
+            if asked is not None and (end := asked.expires()) is not None:
+                demand.looks.append(max(1.0, (end - seen.wall).total_seconds()))
+            if not marked(worker, cause):
+                by = f" ({asked.by})" if asked is not None and asked.by else ""
+                text = f"Pod {worker.name} is asked to go{by}: it is drained, and deleted when it is idle"
+                demand.notes.append(Note("RemovalRequested", "Drain", text, pod=worker.name))
+
+
+def annotation(seen: Observation, worker: Worker) -> dict[str, str | None]:
+    """Return the change of the recorded request: a disruption is recorded, an expired request removed."""
+    asked = _asked(seen, worker)
+    if asked is not None and asked != worker.request:
+        at = asked.at or seen.wall
+        return {wellknown.ANNOTATION_REMOVAL_REQUESTED: removal.text(at, asked.by)}
+    if asked is None and worker.request is not None:
+        return {wellknown.ANNOTATION_REMOVAL_REQUESTED: None}
+    return {}
+
+
+def _asked(seen: Observation, worker: Worker) -> removal.RemovalRequest | None:
+    """Return the request that holds now: the recorded one, or a disruption that was announced later."""
+    known, found = worker.request, worker.disruption
+    if found is not None:
+        # Without fractions, as it is recorded.
+        at = (found.last_transition_time or seen.wall).replace(microsecond=0)
+        new = removal.RemovalRequest(at, f"Kubernetes: {found.reason}")
+        if known is None or (known.at is not None and known.at < at):
+            known = new
+    return known if known is not None and known.live(seen.wall) else None
+
+
+def _cause(seen: Observation, sight: Sight, worker: Worker) -> Cause | None:
+    if _asked(seen, worker) is not None:
+        return Cause.REQUESTED
+    node = seen.nodes.get(worker.node) if worker.scheduled else None
+    if node is None:
+        return None
+    if sight.out_of_service(worker) or nodefit.driven_away(worker.pod, node):
+        return Cause.NODE_TAINT
+    if (
+        sight.protects
+        and nodefit.cordoned(node)
+        and sight.absent(worker.slurm_name) is not None
+        and isinstance(may_delete(worker, sight, seen.wall), Allow)
+    ):
+        return Cause.NODE_CORDON
+    return None

@@ -1,0 +1,93 @@
+"""A NodeSet that is deleted together with the Controller of an external Slurm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from slurm_operator.api import Cluster, Controller, NodeSet, wellknown
+from slurm_operator.slurm.clients import ConnectionKey
+from tests.integration.programs.running import eventually
+
+if TYPE_CHECKING:
+    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.integration.controllers.workload.stage import Operator
+    from tests.integration.slurm.hostile import HostileSlurmrestd
+
+FAR = {"external": True, "externalConfig": {"host": "ctl.example.com", "port": 6817}}
+BUSY = {"state": ["MIXED", "DYNAMIC_NORM"], "alloc_cpus": 1}
+
+
+@pytest.fixture
+async def operator(stage: Stage, hostile: HostileSlurmrestd) -> Operator:
+    """Hand out an operator with a busy worker of an external Slurm that is reached by a Cluster."""
+    hostile.nodes.data.clear()
+    hostile.add_nodes("blue-0")
+    hostile.nodes.change("blue-0", **BUSY)
+    await stage.secret("token", **{"auth-token": "t"})
+    await stage.cluster("far", hostile.url)
+    await stage.controller("far", **FAR)
+    started = await stage.operator()
+    await stage.nodeset(controller="far", replicas=1)
+    await stage.until_pods("blue-0")
+    await stage.ready()
+    return started
+
+
+async def leave(stage: Stage) -> None:
+    """Delete Controller and NodeSet, in this order, and wait until the Controller is gone."""
+    await stage.delete(Controller, "far")
+    await stage.delete(NodeSet, "blue")
+
+    async def gone() -> bool:
+        return await stage.get(Controller, "far") is None
+
+    await eventually(gone, "the Controller vanishes")
+
+
+async def nodeset_gone(stage: Stage) -> bool:
+    return await stage.get(NodeSet, "blue") is None
+
+
+async def test_the_nodeset_is_drained_while_slurm_answers(
+    stage: Stage, hostile: HostileSlurmrestd, operator: Operator
+) -> None:
+    """The node drains, the pod stays while its job runs, and then everything goes, the connection too."""
+    await leave(stage)
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    await stage.look_again(operator)
+    assert {*await stage.pods()} == {"blue-0"}
+    live = await stage.there(NodeSet, "blue")
+    assert wellknown.FINALIZER_DRAIN in live.metadata.finalizers
+    hostile.nodes.change("blue-0", state=["IDLE", "DRAIN", "DYNAMIC_NORM"], alloc_cpus=0)
+    await stage.until_pods()
+    await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone")
+    key = ConnectionKey("Controller", stage.namespace, "far")
+    await eventually(lambda: operator.wiring.connections.get(key) is None, "the connection is not kept")
+
+
+async def test_the_nodeset_goes_when_slurm_stops_answering(
+    stage: Stage, hostile: HostileSlurmrestd, operator: Operator
+) -> None:
+    """Uninstalling ends: half a minute after the last answer nobody is asked any more."""
+    await leave(stage)
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    await stage.look_again(operator)
+    assert not await nodeset_gone(stage)
+    await hostile.stop()
+    await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone", 120.0)
+
+
+async def test_the_nodeset_goes_when_nothing_leads_to_slurm_any_more(
+    stage: Stage, hostile: HostileSlurmrestd, operator: Operator
+) -> None:
+    """Without the Cluster there is no connection, as without the Controller before."""
+    await leave(stage)
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    await stage.delete(Cluster, "far")
+    await eventually(
+        lambda: operator.wiring.connections.get(ConnectionKey("Controller", stage.namespace, "far")) is None,
+        "the connection goes",
+    )
+    await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone", 120.0)

@@ -1,0 +1,114 @@
+"""What Kubernetes or a person asks for is carried out: drained first, then deleted."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from slurm_operator.api import removal, wellknown
+from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, PatchPod
+from slurm_operator.controllers.nodeset.decisions import Cause
+from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.kube.meta import Condition
+from tests.unit.nodeset.clustermodel import make_node, make_nodeset, moment
+from tests.unit.nodeset.making import observe, pod
+from tests.unit.slurm.views import NOW, drained_node, node
+
+REQUEST = wellknown.ANNOTATION_REMOVAL_REQUESTED
+BUSY, DRAINED = (node("gpu-0", "MIXED", alloc=1),), (drained_node("gpu-0"),)
+
+
+def of(decided: Plan, kind: type[Any]) -> list[Any]:
+    return [one for one in decided.actions if isinstance(one, kind)]
+
+
+def asked(seconds: float) -> dict[str, str]:
+    """Return the request of so many seconds ago."""
+    return {REQUEST: removal.text(moment(NOW - seconds), "eviction by alice")}
+
+
+def disrupted(seconds: float, status: str = "True") -> dict[str, Condition]:
+    return {
+        "DisruptionTarget": Condition(
+            type="DisruptionTarget",
+            status=status,
+            reason="PreemptionByScheduler",
+            last_transition_time=moment(NOW - seconds),
+        )
+    }
+
+
+def test_a_request_drains_a_busy_worker_and_deletes_an_idle_one() -> None:
+    """An eviction that was refused happens when no job is in its way."""
+    busy = plan(observe(pod(0, annotations=asked(5)), slurm=BUSY))
+    assert busy.going == {"uid-0": Cause.REQUESTED}
+    assert [one.names for one in of(busy, DrainNodes)] == [("gpu-0",)]
+    assert not of(busy, DeletePod)
+    assert [one.reason for one in busy.notes] == ["RemovalRequested"]
+    assert busy.requeue is not None
+    assert busy.requeue <= 895
+    idle = plan(observe(pod(0, annotations=asked(5)), slurm=DRAINED))
+    assert [one.cause for one in of(idle, DeletePod)] == [Cause.REQUESTED]
+
+
+def test_a_request_that_is_not_repeated_is_forgotten() -> None:
+    """After fifteen minutes the worker stays, and the annotation goes unless it was written anew."""
+    decided = plan(observe(pod(0, annotations=asked(900)), slurm=BUSY))
+    assert decided.going == {}
+    patch = of(decided, PatchPod)[0]
+    assert patch.annotations[REQUEST] is None
+    assert patch.version == "1"
+
+
+def test_a_disruption_is_recorded_because_kubernetes_takes_it_back() -> None:
+    """The scheduler's wish outlives the condition, which ends after two minutes."""
+    decided = plan(observe(pod(0, conditions=disrupted(3)), slurm=BUSY))
+    assert decided.going == {"uid-0": Cause.REQUESTED}
+    said = of(decided, PatchPod)[0].annotations[REQUEST]
+    assert said == removal.text(moment(NOW - 3), "Kubernetes: PreemptionByScheduler")
+    later = pod(0, annotations={REQUEST: said}, conditions=disrupted(1, "False"))
+    assert plan(observe(later, slurm=BUSY)).going == {"uid-0": Cause.REQUESTED}
+    again = pod(0, annotations={REQUEST: said}, conditions=disrupted(3))
+    assert REQUEST not in dict(*(one.annotations for one in of(plan(observe(again, slurm=BUSY)), PatchPod)))
+
+
+def test_an_old_disruption_ends_like_an_old_request() -> None:
+    """A condition that nobody takes back does not keep a worker drained for ever."""
+    old = pod(0, conditions=disrupted(1000))
+    decided = plan(observe(old, slurm=BUSY))
+    assert decided.going == {}
+    assert all(REQUEST not in one.annotations for one in of(decided, PatchPod))
+
+
+def test_a_taint_that_a_pod_does_not_tolerate_is_a_request() -> None:
+    """NoExecute only, and not those of a kubelet that is silent."""
+
+    def going(key: str, **fields: Any) -> dict[str, Cause]:
+        nodes = {"node-0": make_node("node-0", taint=key)}
+        return plan(observe(pod(0, **fields), slurm=BUSY, nodes=nodes)).going
+
+    assert going("bad-disk") == {"uid-0": Cause.NODE_TAINT}
+    assert going("bad-disk", tolerates="bad-disk") == {}
+    assert going("node.kubernetes.io/unreachable") == {}
+    assert going("node.kubernetes.io/not-ready") == {}
+
+
+def test_a_worker_that_is_asked_to_go_is_the_one_that_a_scale_in_takes() -> None:
+    """Among the idle ones: then nothing has to be replaced."""
+    pods = (pod(0, annotations=asked(5)), pod(1))
+    nodeset = make_nodeset(replicas=1, finalizers=("nodeset.slinky.slurm.net/drain",))
+    decided = plan(observe(*pods, slurm=(node("gpu-0"), node("gpu-1")), nodeset=nodeset))
+    assert decided.going == {"uid-0": Cause.SCALE_IN}
+
+
+@pytest.mark.parametrize("value", ["now", "", "9999-12-31T23:59:59Z x"])
+def test_a_request_by_hand_needs_no_time(value: str) -> None:
+    """Anything but an empty value holds until it is removed."""
+    decided = plan(observe(pod(0, annotations={REQUEST: value}), slurm=BUSY))
+    assert decided.going == ({"uid-0": Cause.REQUESTED} if value else {})
+    much_later = observe(
+        pod(0, annotations={REQUEST: value}), slurm=BUSY, wall=moment(NOW) + timedelta(days=9)
+    )
+    assert plan(much_later).going == decided.going
