@@ -206,6 +206,16 @@ class ClusterView:
 
 EMPTY: Final = ClusterView()
 
+# The first kind of error that fits says why nothing is known.
+_REASONS: Final = (
+    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
+    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
+    (errors.TokenRefused, Reason.TOKEN_REFUSED),
+    (errors.Refused, Reason.SLURM_REFUSED),
+    (errors.WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
+    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
+)
+
 
 def is_other(reported: str, expected: str) -> bool:
     """Return whether a reported ClusterName is another than the expected one.
@@ -269,18 +279,4 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
 
 
 def _reason(failure: SlurmError) -> Reason:
-    match failure:
-        case errors.ControllerDown():
-            return Reason.SLURMCTLD_DOWN
-        case errors.Unavailable():
-            return Reason.SLURM_UNREACHABLE
-        case errors.TokenRefused():
-            return Reason.TOKEN_REFUSED
-        case errors.Refused():
-            return Reason.SLURM_REFUSED
-        case WrongCluster():
-            return Reason.CLUSTER_NAME_MISMATCH
-        case errors.ReplyTooLarge():
-            return Reason.REPLY_TOO_LARGE
-        case _:
-            return Reason.REPLY_UNREADABLE
+    return next((reason for kind, reason in _REASONS if isinstance(failure, kind)), Reason.REPLY_UNREADABLE)
