@@ -151,6 +151,65 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/*
+Puts defaults in place of nulls, so that a null of the user's is no nil pointer. Takes a list of a map and its defaults.
+*/}}
+{{- define "slurm-operator.fill" -}}
+{{- $target := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if kindIs "invalid" (index $target $key) -}}
+{{- $_ := set $target $key $default -}}
+{{- else if and (kindIs "map" $default) (kindIs "map" (index $target $key)) -}}
+{{- include "slurm-operator.fill" (list (index $target $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Every template begins with it. What may be empty is not in here: there a null says something. */}}
+{{- define "slurm-operator.defaults" -}}
+{{- range $name := list "operator" "webhook" -}}
+{{- include "slurm-operator.fill" (list $.Values (dict $name (dict
+  "enabled" true
+  "replicas" 1
+  "image" dict
+  "serviceAccount" (dict "create" true "name" "")
+  "pdb" (dict "enabled" false "minAvailable" 1)
+  "healthPort" 8081
+  "logLevel" "info"
+))) -}}
+{{- end -}}
+{{- range $kind := list "accounting" "cluster" "controller" "loginset" "nodeset" "restapi" "token" -}}
+{{- include "slurm-operator.fill" (list $.Values.operator (dict (printf "%sWorkers" $kind) 4)) -}}
+{{- end -}}
+{{- include "slurm-operator.fill" (list .Values (dict
+  "imagePullPolicy" "IfNotPresent"
+  "image" dict
+  "crds" (dict "enabled" false)
+  "operator" (dict "slurmclientWorkers" 2 "metricsPort" 8080 "leaderElection" true "profileAddr" "localhost:6060")
+  "webhook" (dict
+    "slurmKeys" true
+    "serverPort" 9443
+    "metricsPort" 0
+    "timeoutSeconds" 10
+    "shutdownDelay" "5s"
+    "validating" (dict "failurePolicy" "Fail" "matchPolicy" "Equivalent")
+    "mutating" (dict "failurePolicy" "Ignore" "matchPolicy" "Equivalent")
+    "certificate" (dict "existingSecret" "" "caBundle" "" "days" 3650)
+  )
+  "certManager" (dict
+    "enabled" true
+    "secretName" "slurm-operator-webhook-ca"
+    "duration" "43800h0m0s"
+    "renewBefore" "8760h0m0s"
+  )
+  "networkPolicy" (dict "enabled" false)
+  "monitoring" (dict
+    "serviceMonitor" (dict "enabled" false "interval" "30s" "scrapeTimeout" "25s")
+    "prometheusRule" (dict "enabled" false)
+  )
+)) -}}
+{{- end -}}
+
+{{/*
 The image of a component; takes a list of the context, the component's values and the path of them.
 The images of the Go operator hold another program. A values file that still names them means "the operator", so the
 image of this one is used, tag and digest included.
@@ -202,7 +261,7 @@ image of this one is used, tag and digest included.
 {{/* What a PodDisruptionBudget allows; takes the pdb values. */}}
 {{- define "slurm-operator.pdb" -}}
 {{- if kindIs "invalid" .maxUnavailable -}}
-minAvailable: {{ .minAvailable }}
+minAvailable: {{ kindIs "invalid" .minAvailable | ternary 1 .minAvailable }}
 {{- else -}}
 maxUnavailable: {{ .maxUnavailable }}
 {{- end -}}
