@@ -218,16 +218,47 @@ image of this one is used, tag and digest included.
 {{- $context := index . 0 -}}
 {{- $image := (index . 1).image -}}
 {{- $path := index . 2 -}}
-{{- $own := printf "slurm-operator:%s" $context.Chart.AppVersion -}}
+{{- if and (kindIs "map" $image) (kindIs "invalid" $image.repository) -}}
+{{- if or $image.tag $image.digest -}}
+{{- fail (printf "%s.image has a tag or a digest and no repository. A pin like this is of an image of the Go operator, which holds another program. Remove it; the image of this operator is pinned by image.tag and image.digest" $path) -}}
+{{- end -}}
+{{- include "slurm-operator.ownImage" $context -}}
+{{- else if include "slurm-operator.isGoImage" $image -}}
+{{- include "slurm-operator.ownImage" $context -}}
+{{- else -}}
+{{- include "slurm-operator.imageName" (list $context $image (printf "%s.image" $path)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image of this operator, which holds the webhook as well. */}}
+{{- define "slurm-operator.ownImage" -}}
+{{- $image := .Values.image -}}
+{{- if or (include "slurm-operator.isGoImage" $image) (and (kindIs "map" $image) (not $image.registry) (not $image.repository)) -}}
+{{- fail "no image of the operator is named, and there is no public one: build it (docs/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
+{{- end -}}
+{{- include "slurm-operator.imageName" (list . $image "image") -}}
+{{- end -}}
+
+{{- define "slurm-operator.isGoImage" -}}
+{{- $name := . -}}
+{{- if not (kindIs "string" .) }}{{ $name = .repository | default "" }}{{ end -}}
+{{- if regexMatch "^ghcr\\.io/slinkyproject/slurm-operator(-webhook)?([:@]|$)" $name }}true{{ end -}}
+{{- end -}}
+
+{{/* An image from a text, or from its parts; takes a list of the context, the image and its path. */}}
+{{- define "slurm-operator.imageName" -}}
+{{- $context := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $path := index . 2 -}}
 {{- if kindIs "string" $image -}}
-{{- if not $image }}{{ fail (printf "%s.image is empty: name an image, or leave the value out" $path) }}{{ end -}}
-{{- if regexMatch "^ghcr\\.io/slinkyproject/slurm-operator(-webhook)?([:@]|$)" $image }}{{ $own }}{{ else }}{{ $image }}{{ end -}}
+{{- if not $image }}{{ fail (printf "%s is empty: name an image, or leave the value out" $path) }}{{ end -}}
+{{- $image -}}
 {{- else -}}
 {{- $repository := $image.repository -}}
-{{- if not $repository }}{{ fail (printf "%s.image.repository is empty: name a repository, or leave the value out" $path) }}{{ end -}}
-{{- if has $repository (list "ghcr.io/slinkyproject/slurm-operator" "ghcr.io/slinkyproject/slurm-operator-webhook") -}}
-{{- $own -}}
-{{- else if $image.digest -}}
+{{- if kindIs "invalid" $repository }}{{ $repository = "slurm-operator" }}{{ end -}}
+{{- if not $repository }}{{ fail (printf "%s.repository is empty: name a repository, or leave the value out" $path) }}{{ end -}}
+{{- with $image.registry }}{{ $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}{{ end -}}
+{{- if $image.digest -}}
 {{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
 {{- printf "%s:%v" $repository ($image.tag | default $context.Chart.AppVersion) -}}
