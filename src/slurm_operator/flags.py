@@ -161,6 +161,14 @@ def add_webhook_flags(parser: argparse.ArgumentParser) -> None:
     servers = parser.add_argument_group("servers (an address is host:port or :port; 0 disables)")
     _value(servers, "server-addr", ":9443", values.needed_address, "ADDR", "where the webhooks listen; not 0")
     _text(servers, "cert-dir", CERTIFICATE_FOLDER, "folder with tls.crt and tls.key", "DIR")
+    _text(
+        servers,
+        "client-ca-file",
+        "",
+        "PEM file with the authorities of the API server's client certificate: nobody else is answered; "
+        "empty: anyone is",
+        "FILE",
+    )
     _health_flag(servers)
     _value(servers, "metrics-addr", "0", values.address, "ADDR", "where /metrics listens")
     _metrics_flags(servers)
@@ -173,6 +181,7 @@ def webhook_options(parsed: argparse.Namespace) -> WebhookOptions:
         kubeconfig=parsed.kubeconfig or None,
         server=parsed.server_addr,
         cert_dir=Path(parsed.cert_dir),
+        client_ca=Path(parsed.client_ca_file) if parsed.client_ca_file else None,
         health=parsed.health_addr,
         metrics=parsed.metrics_addr,
         metrics_secure=parsed.metrics_secure,

@@ -275,6 +275,9 @@ def _children() -> set[str]:
 
 
 def _of_nodesets() -> set[str]:
-    """Name what a NodeSet needs besides: its finalizer, and labels by which its revision is found."""
+    """Name what a NodeSet needs besides: its finalizer, labels by which its revision is found, protection."""
     revision = next(item for item in Reference(NAMESPACE).made if item["kind"] == "ControllerRevision")
-    return {f"nodesets/{NODESET}", f"controllerrevisions/{revision['metadata']['name']}"}
+    workers = {
+        f"pods/{item['metadata']['name']}" for item in Reference(NAMESPACE).made if item["kind"] == "Pod"
+    }
+    return {f"nodesets/{NODESET}", f"controllerrevisions/{revision['metadata']['name']}", *workers}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from scripts.demo_cluster import NAMESPACE, OPERATOR_NAMESPACE, PATIENCE, RELEASE
@@ -18,6 +19,35 @@ OTHERS = {"configmap/kube-root-ca.crt"}
 
 def left(site: Site, kinds: str, *where: str) -> set[str]:
     return set(site.cluster.kubectl("get", kinds, "--output=name", *where).split()) - OTHERS
+
+
+def test_deleted_namespace_leaves_no_worker(site: Site) -> None:
+    """Kubernetes may not delete a protected worker, and does once the operator has given it up.
+
+    With the namespace the Controller goes, too, so nothing is drained.
+    """
+    site.settled(2)
+    where = "--namespace=leaving"
+    site.cluster.kubectl("create", "namespace", "leaving")
+    controller = site.cluster.get("controller", RELEASE)
+    keys = (controller["spec"]["slurmKeyRef"]["name"], controller["spec"]["jwtKeyRef"]["name"])
+    controller["spec"].pop("accountingRef", None)
+    worker = site.nodeset()
+    worker["spec"] |= {"replicas": 1, "controllerRef": {"name": RELEASE}}
+    for item in (*(site.cluster.get("secret", name) for name in keys), controller, worker):
+        made = {key: item[key] for key in ("apiVersion", "kind", "spec", "data", "type") if key in item}
+        made["metadata"] = {"name": item["metadata"]["name"]}
+        site.cluster.kubectl("create", where, "--filename=-", stdin=json.dumps(made))
+
+    def protected() -> bool:
+        found = site.cluster.get("pods", where, "--selector=nodeset.slinky.slurm.net/pod-protect=true")
+        return [one["status"]["phase"] for one in found["items"]] == ["Running"]
+
+    site.until(protected, "the worker runs, and is protected")
+    site.cluster.kubectl("delete", "namespace", "leaving", "--wait=false")
+    names = ("get", "namespace", "leaving", "--ignore-not-found", "--output=name")
+    site.until(lambda: not site.cluster.kubectl(*names), "the namespace is gone")
+    site.settled(2)
 
 
 def test_uninstalled_slurm_leaves_its_volumes(site: Site) -> None:

@@ -121,7 +121,8 @@ def test_make_targets_exist() -> None:
 
 _KINDS_OF_OTHERS = (
     *("configmap", "controllerrevision", "crd", "deployment", "endpointslice", "event", "lease"),
-    *("namespace", "node", "pdb", "pod", "pvc", "secret", "service", "statefulset", "storageclass"),
+    *("namespace", "node", "pdb", "pod", "pvc", "secret", "service", "serviceaccount", "statefulset"),
+    "storageclass",
 )
 
 
@@ -271,8 +272,8 @@ def test_named_tests_exist() -> None:
 # Of Kubernetes, and parameters of Slurm that a user may set.
 _WORDS_OF_OTHERS = {
     *("ClusterFirstWithHostNet", "FailedScheduling", "NotReady"),
-    *("AutoDetect", "GresTypes", "KillWait", "MessageTimeout", "PartitionName", "SelectType"),
-    *("SlurmctldTimeout", "SlurmdTimeout"),
+    *("AutoDetect", "GresTypes", "KillWait", "MessageTimeout", "PartitionName", "RealMemory"),
+    *("SelectType", "SlurmctldTimeout", "SlurmdTimeout"),
 }
 
 

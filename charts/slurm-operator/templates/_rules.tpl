@@ -102,12 +102,12 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list]
-{{- if or .Values.webhook.podsBinding .Values.webhook.removalRequests }}
+{{- if or .Values.webhook.podsBinding (include "slurm-operator.removalRequests" .) }}
 - apiGroups: [""]
   resources: [pods]
   verbs: [get]
 {{- end }}
-{{- if .Values.webhook.removalRequests }}
+{{- if include "slurm-operator.removalRequests" . }}
 # An annotation on a worker. With this right the metadata and status of a pod can be changed, and not what it runs.
 - apiGroups: [""]
   resources: [pods/status]

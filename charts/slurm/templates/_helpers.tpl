@@ -76,6 +76,25 @@ or another single key for those that run.
 {{- end -}}
 {{- end -}}
 
+{{/*
+"true" where jobs have memory limits of their own. Without a word of the user a new cluster gets them; one that exists keeps what
+it has. An installation that cannot look into the cluster does not know whether there is one, and changes nothing.
+*/}}
+{{- define "slurm.constrainMemory" -}}
+{{- $given := .Values.controller.constrainMemory -}}
+{{- $namespace := include "slurm.namespace" . -}}
+{{- if kindIs "bool" $given -}}
+{{- if $given }}true{{ end -}}
+{{- else -}}
+{{- $live := lookup "slinky.slurm.net/v1beta1" "Controller" $namespace (include "slurm.fullname" .) | default dict -}}
+{{- if $live -}}
+{{- dig "metadata" "annotations" "slinky.slurm.net/constrain-memory" "" $live -}}
+{{- else if and .Release.IsInstall (lookup "v1" "Namespace" "" $namespace) -}}
+true
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "slurm.authJwt.ref" -}}
 {{- $ref := .Values.jwtKey.secretRef | default dict -}}
 {{- if not (or $ref.name $ref.key) }}{{ $ref = .Values.jwtHs256KeyRef | default dict }}{{ end -}}

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import Address, Name, Port, Text  # noqa: TC001 - msgspec resolves annotations at run time
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -47,16 +48,16 @@ class StorageConfig(Part, frozen=True):
           key: password
     """
 
-    host: Annotated[str, REQUIRED] = ""
+    host: Annotated[Address, REQUIRED] = ""
     """The DNS name or address of the database server."""
 
-    port: Annotated[int, DEFAULTED] = wellknown.PORT_DATABASE
+    port: Annotated[Port, DEFAULTED] = wellknown.PORT_DATABASE
     """The port of the database server."""
 
-    database: Annotated[str, DEFAULTED] = "slurm_acct_db"
+    database: Annotated[Name, DEFAULTED] = "slurm_acct_db"
     """The name of the database. slurmdbd makes its tables in it by itself."""
 
-    username: str = ""
+    username: Name = ""
     """The database user, who needs all rights on that database."""
 
     password_key_ref: Annotated[SecretKeySelector, REQUIRED] = SecretKeySelector()
@@ -100,7 +101,7 @@ class AccountingSpec(Part, frozen=True):
 
     storage_config: StorageConfig = StorageConfig()
 
-    extra_conf: str = ""
+    extra_conf: Text = ""
     """Lines to append to `slurmdbd.conf`, where they win over the operator's own, for example how long job
     records are kept:
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Annotated, ClassVar
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import Address, Name  # noqa: TC001 - msgspec resolves annotations at run time
 from slurm_operator.api.markers import AGE, HEALTHY, REASON, REQUIRED, Column, Definition, Int64, KeyedList
 from slurm_operator.api.shared import Condition, Kind
 from slurm_operator.kube.meta import Part, Resource
@@ -18,7 +19,7 @@ from slurm_operator.kube.meta import Part, Resource
 class ClusterToken(Part, frozen=True):
     """How the operator proves to slurmrestd who it is."""
 
-    secret_ref: Annotated[str, REQUIRED] = ""
+    secret_ref: Annotated[Name, REQUIRED] = ""
     """The name of a Secret whose key `auth-token` holds a JSON web token of a Slurm administrator. For an
     `https` server whose certificate no public authority has signed, its key `ca.crt` holds the authority's
     certificate, in PEM."""
@@ -27,7 +28,7 @@ class ClusterToken(Part, frozen=True):
 class ClusterSpec(Part, frozen=True):
     """Where slurmrestd is and how to log in."""
 
-    server: Annotated[str, REQUIRED] = ""
+    server: Annotated[Address, REQUIRED] = ""
     """The URL of slurmrestd, such as `http://slurm-restapi.slurm:6820`. `https` as well; without a path."""
 
     token: Annotated[ClusterToken, REQUIRED] = ClusterToken()

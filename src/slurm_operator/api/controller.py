@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import ENTRIES, REFERENCES, Address, Name, Text, Word
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -45,11 +46,11 @@ from slurm_operator.kube.meta import Part, Resource
 
 # What Prometheus reads as a duration: 30s, 1m30s, 1d.
 PrometheusDuration = Annotated[
-    str,
+    Word,
     pattern(r"^(0|(([0-9]+)y)?(([0-9]+)w)?(([0-9]+)d)?(([0-9]+)h)?(([0-9]+)m)?(([0-9]+)s)?(([0-9]+)ms)?)$"),
 ]
 
-ConfigMaps = Annotated[tuple[LocalObjectReference, ...] | None, NULLABLE]
+ConfigMaps = Annotated[tuple[LocalObjectReference, ...] | None, NULLABLE, REFERENCES]
 
 
 class HighAvailability(Part, frozen=True):
@@ -76,7 +77,7 @@ class HighAvailability(Part, frozen=True):
 class MetricsEndpoint(Part, frozen=True):
     """One path of slurmctld that Prometheus scrapes."""
 
-    path: Annotated[str, REQUIRED] = ""
+    path: Annotated[Address, REQUIRED] = ""
     """The HTTP path, such as `/metrics/jobs`."""
 
     interval: PrometheusDuration = ""
@@ -98,7 +99,7 @@ class ServiceMonitor(Metadata, frozen=True):
     scrape_timeout: PrometheusDuration = ""
     """How long one scrape may take (`25s`); must not exceed the interval."""
 
-    endpoints: Annotated[tuple[MetricsEndpoint, ...] | None, NULLABLE] = None
+    endpoints: Annotated[tuple[MetricsEndpoint, ...] | None, NULLABLE, ENTRIES] = None
     """The paths to scrape. Left out: `/metrics/jobs`, `/metrics/nodes`, `/metrics/partitions` and
     `/metrics/scheduler`."""
 
@@ -126,7 +127,7 @@ class ControllerSpec(Part, frozen=True):
         ),
     )
 
-    cluster_name: Annotated[str, Immutable("cluster_name")] = ""
+    cluster_name: Annotated[Name, Immutable("cluster_name")] = ""
     """The name of the cluster inside Slurm (`ClusterName`), as `sacctmgr` and job records show it. At most 40
     characters. `<namespace>_<name of this object>` when unset."""
 
@@ -185,7 +186,7 @@ class ControllerSpec(Part, frozen=True):
 
     template: PodTemplate = PodTemplate()
 
-    extra_conf: str = ""
+    extra_conf: Text = ""
     """Lines to append to `slurm.conf`, where they win over the operator's own:
 
       SchedulerType=sched/backfill

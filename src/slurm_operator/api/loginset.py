@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import MAX_PODS, IntOrWord, Text, Word
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -19,6 +20,7 @@ from slurm_operator.api.markers import (
     Int32,
     Int64,
     KeyedList,
+    maximum,
 )
 from slurm_operator.api.shared import (
     Condition,
@@ -36,11 +38,11 @@ from slurm_operator.kube.meta import Part, Resource
 class RollingUpdateDeployment(Part, frozen=True):
     """How many login pods may be added or missing during an update."""
 
-    max_surge: int | str | None = None
+    max_surge: IntOrWord | None = None
     """How many pods may run in addition to `replicas` while old and new ones overlap: a number, or a
     percentage rounded up. Kubernetes uses 25% when unset."""
 
-    max_unavailable: int | str | None = None
+    max_unavailable: IntOrWord | None = None
     """How many pods may be missing meanwhile: a number, or a percentage rounded down. Kubernetes uses
     25% when unset."""
 
@@ -53,7 +55,7 @@ class DeploymentStrategy(Part, frozen=True):
     that only one pod can mount.
     """
 
-    type: str = ""
+    type: Word = ""
     """`RollingUpdate` or `Recreate`."""
 
     rolling_update: RollingUpdateDeployment | None = None
@@ -62,10 +64,12 @@ class DeploymentStrategy(Part, frozen=True):
 class LoginSetSpec(Part, frozen=True):
     """The wanted state of a group of login pods."""
 
-    controller_ref: Annotated[LocalObjectReference, REQUIRED, Immutable()] = LocalObjectReference()
+    controller_ref: Annotated[LocalObjectReference, REQUIRED, Immutable(in_schema=True)] = (
+        LocalObjectReference()
+    )
     """The Controller whose cluster users submit jobs to from here."""
 
-    replicas: Annotated[Int32, DEFAULTED] = 1
+    replicas: Annotated[Int32, maximum(MAX_PODS), DEFAULTED] = 1
     """How many login pods to run. A user lands on any of them, so home folders belong on a shared
     volume. Also set by `kubectl scale`."""
 
@@ -86,11 +90,11 @@ class LoginSetSpec(Part, frozen=True):
 
     template: PodTemplate = PodTemplate()
 
-    root_ssh_authorized_keys: str = ""
+    root_ssh_authorized_keys: Text = ""
     """Public keys that may log in as root, one per line, as in an `authorized_keys` file. For
     administrators."""
 
-    extra_sshd_config: str = ""
+    extra_sshd_config: Text = ""
     """Lines to append to `sshd_config`, for example `LoginGraceTime 600`."""
 
     sssd_conf_ref: Annotated[SecretKeySelector, REQUIRED] = SecretKeySelector()

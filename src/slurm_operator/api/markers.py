@@ -76,6 +76,16 @@ def max_length(value: int) -> Keyword:
     return Keyword("maxLength", value)
 
 
+def max_items(value: int) -> Keyword:
+    """Name the most entries of a list."""
+    return Keyword("maxItems", value)
+
+
+def max_properties(value: int) -> Keyword:
+    """Name the most entries of a map."""
+    return Keyword("maxProperties", value)
+
+
 def one_of(values: type[StrEnum]) -> Keyword:
     """Name the accepted values of a string, which stays a plain `str` in the struct."""
     return Keyword("enum", [str(value) for value in values])
@@ -113,15 +123,22 @@ class Rule:
 
 @dataclass(frozen=True)
 class Immutable:
-    """A value that an update may not change; the admission webhook holds it, not the schema.
+    """A value that an update may not change; the admission webhook refuses the change.
 
     By default the value is the field's own. `value` names an attribute of the *kind* to compare instead,
     for fields whose effect matters rather than their spelling: a cluster name that was computed may be
-    written out later.
+    written out later. With `in_schema` the API server refuses the change, too, by a CEL rule: the field then
+    holds without a webhook. Only for fields whose spelling is their meaning, and which are always present.
     """
 
     value: str = ""
     note: str = "It cannot be changed after creation."
+    in_schema: bool = False
+
+    def as_validation(self, field: str) -> dict[str, Any]:
+        """Return the entry for `x-kubernetes-validations` of the field."""
+        message = f"{field} cannot be changed after creation: create another object, and then delete this one"
+        return {"rule": "self == oldSelf", "message": message}
 
 
 IMMUTABLE_SLURM_KEY = Immutable(

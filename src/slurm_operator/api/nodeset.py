@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import CLAIMS, MAX_DIGITS, MAX_REVISIONS, MAX_WORKERS, Line, Text
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -21,6 +22,7 @@ from slurm_operator.api.markers import (
     Int32,
     Int64,
     KeyedList,
+    maximum,
     minimum,
     one_of,
     pattern,
@@ -69,7 +71,7 @@ class Ssh(Part, frozen=True):
     enabled: Annotated[bool, REQUIRED, DEFAULTED] = False
     """Whether an SSH server runs beside slurmd, on port 22 of each worker."""
 
-    extra_sshd_config: str = ""
+    extra_sshd_config: Text = ""
     """Lines to append to `sshd_config`, for example `X11Forwarding yes`."""
 
     sssd_conf_ref: Annotated[SecretKeySelector, REQUIRED] = SecretKeySelector()
@@ -87,7 +89,7 @@ class Partition(Part, frozen=True):
     enabled: Annotated[bool, REQUIRED, DEFAULTED] = False
     """Whether the partition exists."""
 
-    config: Annotated[str, pattern(r"^[^\n]+$")] = ""
+    config: Annotated[Line, pattern(r"^[^\n]+$")] = ""
     """Options of the partition, on one line, as `slurm.conf` has them: `Default=YES MaxTime=2-00:00:00`."""
 
 
@@ -106,10 +108,12 @@ class ClaimRetentionPolicy(Part, frozen=True):
 class NodeSetSpec(Part, frozen=True):
     """The wanted state of a group of workers."""
 
-    controller_ref: Annotated[LocalObjectReference, REQUIRED, Immutable()] = LocalObjectReference()
+    controller_ref: Annotated[LocalObjectReference, REQUIRED, Immutable(in_schema=True)] = (
+        LocalObjectReference()
+    )
     """The Controller whose cluster the workers join."""
 
-    replicas: Annotated[Int32, DEFAULTED] = 1
+    replicas: Annotated[Int32, maximum(MAX_WORKERS), DEFAULTED] = 1
     """How many workers to run. Also set by `kubectl scale` and by autoscalers. Not used when scalingMode is
     `DaemonSet`."""
 
@@ -134,11 +138,12 @@ class NodeSetSpec(Part, frozen=True):
           memory: 512Gi
           nvidia.com/gpu: "8"
 
-    Slurm learns the CPUs and the memory of the node from the limits. GPUs it does not: also name them in
+    Slurm learns the CPUs and the memory of the node from the limits. A worker without a memory request is
+    evicted first when its node runs short. GPUs it does not: also name them in
     `extraConf` (`Gres=gpu:8`), and say in a `gres.conf` (the Controller's `configFileRefs`) how to find them.
 
-    Arguments are added to the operator's own; everything else you set wins over what the operator would
-    set."""
+    Arguments are added to the operator's own, among which is the name of the Slurm node (`-N`);
+    everything else you set wins over what the operator would set."""
 
     ssh: Ssh = Ssh()
 
@@ -152,7 +157,7 @@ class NodeSetSpec(Part, frozen=True):
     `gpu-0`, `gpu-1` …). It is also the name of the workers' feature and partition in Slurm; without it,
     that is the name of the NodeSet."""
 
-    extra_conf: str = ""
+    extra_conf: Line = ""
     """Options of the Slurm nodes, separated by spaces, as a `NodeName` line of `slurm.conf` has them:
 
       Features=a100,nvlink Gres=gpu:8 Weight=10
@@ -160,7 +165,7 @@ class NodeSetSpec(Part, frozen=True):
 
     partition: Partition = Partition()
 
-    volume_claim_templates: Annotated[tuple[dict[str, Any], ...] | None, NULLABLE, Immutable()] = None
+    volume_claim_templates: Annotated[tuple[dict[str, Any], ...] | None, NULLABLE, CLAIMS, Immutable()] = None
     """Volumes that each worker gets for itself and finds again after a restart; see
     `kubectl explain pvc`. A claim named `scratch` is mounted by the same name in slurmd's volumeMounts:
 
@@ -175,7 +180,7 @@ class NodeSetSpec(Part, frozen=True):
 
     update_strategy: UpdateStrategy = UpdateStrategy()
 
-    revision_history_limit: Annotated[Int32, DEFAULTED] = 0
+    revision_history_limit: Annotated[Int32, maximum(MAX_REVISIONS), DEFAULTED] = 0
     """How many revisions are kept that no worker runs any more, to compare with or to go back to."""
 
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
@@ -184,7 +189,7 @@ class NodeSetSpec(Part, frozen=True):
     """How long a worker must have been ready before it counts as available. Slows a rolling update down
     enough to notice that new workers fail."""
 
-    ordinal_padding: Annotated[int, minimum(0), DEFAULTED] = 0
+    ordinal_padding: Annotated[int, minimum(0), maximum(MAX_DIGITS), DEFAULTED] = 0
     """The number of digits of a worker's number: with 3, workers are called `<name>-000`, `<name>-001`
     …, which sort and fold well in Slurm's tools. A change renames, and so replaces, all workers. It renames
     their volume claims, too: the workers come back with empty volumes, and the data stay behind in the claims
@@ -195,8 +200,9 @@ class NodeSetSpec(Part, frozen=True):
     fits. For data or licences that are tied to a machine. Used only when scalingMode is `StatefulSet`."""
 
     workload_disruption_protection: Annotated[bool, DEFAULTED] = True
-    """Whether workers that run jobs are protected against `kubectl drain` and cluster autoscalers, by a
-    PodDisruptionBudget that allows no eviction. Idle workers stay evictable."""
+    """Whether workers are protected against `kubectl drain` and cluster autoscalers, by a
+    PodDisruptionBudget that allows no eviction: from their creation until the operator has drained the Slurm
+    node and Slurm has confirmed that it is idle."""
 
     prune_slurm_node_records: Annotated[str, one_of(PruneRecords), DEFAULTED] = PruneRecords.NEVER.value
     """Whether Slurm forgets nodes that are gone for good. `Never` leaves them as down; `NodeNotFound`
@@ -310,10 +316,20 @@ class NodeSet(Kind, frozen=True):
         """Return the label selector of the pods, as `status.selector` has it."""
         return selector(self.metadata.name, wellknown.APP_SLURMD)
 
+    @property
+    def wanted_replicas(self) -> int:
+        """Return how many numbered workers to run; objects older than the CRD's maximum may ask for more."""
+        return min(max(0, self.spec.replicas), MAX_WORKERS)
+
     # --------------------------------------------------------------------------------------- names of pods
+    @property
+    def padding(self) -> int:
+        """Return how many digits a worker's number has at least."""
+        return min(self.spec.ordinal_padding, MAX_DIGITS)
+
     def padded(self, ordinal: int) -> str:
         """Return a worker's number with as many digits as the NodeSet asks for."""
-        return str(ordinal).zfill(self.spec.ordinal_padding)
+        return str(ordinal).zfill(self.padding)
 
     def pod_name(self, ordinal: int) -> str:
         """Return the name of a numbered worker."""

@@ -10,12 +10,14 @@ from typing import Annotated, Any, ClassVar
 
 import msgspec
 
+from slurm_operator.api.limits import ENTRIES, MAX_ENTRIES, IntOrWord, Labels, Name, Word
 from slurm_operator.api.markers import (
     ATOMIC_LIST,
     ATOMIC_MAP,
     DEFAULTED,
     REQUIRED,
     Immutable,
+    max_properties,
     pattern,
 )
 from slurm_operator.kube.meta import Part
@@ -23,7 +25,7 @@ from slurm_operator.kube.meta import Part
 # 500m, 4Gi, 1e3, 0.5: what Kubernetes reads as an amount.
 _NUMBER = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
 Quantity = Annotated[
-    int | str, pattern(rf"^(\+|-)?{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_NUMBER}))?$")
+    IntOrWord, pattern(rf"^(\+|-)?{_NUMBER}(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?{_NUMBER}))?$")
 ]
 
 
@@ -32,52 +34,54 @@ class TypedLocalObjectReference(Part, frozen=True):
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    api_group: str | None = None
+    api_group: Name | None = None
     """The API group of the object; leave it out for the core group."""
 
-    kind: Annotated[str, REQUIRED] = ""
+    kind: Annotated[Name, REQUIRED] = ""
     """The kind of the object, such as `VolumeSnapshot`."""
 
-    name: Annotated[str, REQUIRED] = ""
+    name: Annotated[Name, REQUIRED] = ""
     """The name of the object."""
 
 
 class TypedObjectReference(Part, frozen=True):
     """Names an object of any kind, possibly in another namespace."""
 
-    api_group: str | None = None
+    api_group: Name | None = None
     """The API group of the object; leave it out for the core group."""
 
-    kind: Annotated[str, REQUIRED] = ""
+    kind: Annotated[Name, REQUIRED] = ""
     """The kind of the object, such as `VolumeSnapshot`."""
 
-    name: Annotated[str, REQUIRED] = ""
+    name: Annotated[Name, REQUIRED] = ""
     """The name of the object."""
 
-    namespace: str | None = None
+    namespace: Name | None = None
     """The namespace of the object, if it is another one; needs a ReferenceGrant there."""
 
 
 class VolumeResources(Part, frozen=True):
     """How much storage the volume must offer."""
 
-    limits: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    limits: Annotated[dict[str, Quantity], max_properties(MAX_ENTRIES)] = msgspec.field(default_factory=dict)
     """The most storage that the volume may have."""
 
-    requests: dict[str, Quantity] = msgspec.field(default_factory=dict)
+    requests: Annotated[dict[str, Quantity], max_properties(MAX_ENTRIES)] = msgspec.field(
+        default_factory=dict
+    )
     """The storage that the volume must have at least, for example `storage: 4Gi`."""
 
 
 class LabelSelectorRequirement(Part, frozen=True):
     """One condition on one label."""
 
-    key: Annotated[str, REQUIRED] = ""
+    key: Annotated[Name, REQUIRED] = ""
     """The label that the condition is about."""
 
-    operator: Annotated[str, REQUIRED] = ""
+    operator: Annotated[Name, REQUIRED] = ""
     """How label and values relate: `In`, `NotIn`, `Exists` or `DoesNotExist`."""
 
-    values: Annotated[tuple[str, ...], ATOMIC_LIST] = ()
+    values: Annotated[tuple[Name, ...], ATOMIC_LIST, ENTRIES] = ()
     """The values for `In` and `NotIn`; empty for the other two."""
 
 
@@ -86,17 +90,17 @@ class LabelSelector(Part, frozen=True):
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], ATOMIC_LIST] = ()
+    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], ATOMIC_LIST, ENTRIES] = ()
     """Conditions with an operator."""
 
-    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_labels: Labels = msgspec.field(default_factory=dict)
     """Labels that must be present with exactly these values."""
 
 
 class PersistentVolumeClaimSpec(Part, frozen=True):
     """What kind of volume to claim."""
 
-    access_modes: Annotated[tuple[str, ...], ATOMIC_LIST] = ()
+    access_modes: Annotated[tuple[Name, ...], ATOMIC_LIST, ENTRIES] = ()
     """How the volume may be mounted. `ReadWriteOnce` is enough for one slurmctld; several need
     `ReadWriteMany`."""
 
@@ -117,16 +121,16 @@ class PersistentVolumeClaimSpec(Part, frozen=True):
     selector: LabelSelector | None = None
     """Chooses among existing PersistentVolumes by their labels."""
 
-    storage_class_name: str | None = None
+    storage_class_name: Name | None = None
     """The StorageClass to ask. Left out, the cluster's default class; an empty string, no class at all."""
 
-    volume_attributes_class_name: str | None = None
+    volume_attributes_class_name: Name | None = None
     """The VolumeAttributesClass that sets what the storage driver lets you tune, such as its speed."""
 
-    volume_mode: str | None = None
+    volume_mode: Word | None = None
     """`Filesystem`, which is also what you get when it is left out; slurmctld cannot use `Block`."""
 
-    volume_name: str = ""
+    volume_name: Name = ""
     """The one PersistentVolume to bind to, by name."""
 
 
@@ -150,7 +154,7 @@ class Persistence(PersistentVolumeClaimSpec, frozen=True):
     """Whether the state survives the pod."""
 
     existing_claim: Annotated[
-        str, Immutable("claim_in_use", note="It cannot be changed while persistence is enabled.")
+        Name, Immutable("claim_in_use", note="It cannot be changed while persistence is enabled.")
     ] = ""
     """The name of a PersistentVolumeClaim to use as it is; the other fields that describe a claim then
     do nothing. High availability needs one, with the access mode ReadWriteMany."""

@@ -7,6 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import MAX_PODS
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -17,6 +18,7 @@ from slurm_operator.api.markers import (
     Int32,
     Int64,
     KeyedList,
+    maximum,
 )
 from slurm_operator.api.shared import (
     Condition,
@@ -36,7 +38,7 @@ class RestApiSpec(Part, frozen=True):
     """The Controller whose cluster is served. A Controller needs a RestApi (or a Cluster): through it
     the operator learns which nodes run jobs, and without it no worker is removed."""
 
-    replicas: Annotated[Int32, DEFAULTED] = 1
+    replicas: Annotated[Int32, maximum(MAX_PODS), DEFAULTED] = 1
     """How many slurmrestd pods share the load."""
 
     slurmrestd: Container = msgspec.field(default_factory=dict)

@@ -39,6 +39,14 @@ _SCALARS: dict[Any, Schema] = {
     datetime: {"type": "string", "format": "date-time"},
 }
 
+# How `kubectl explain`, which shows no bounds by itself, tells of them.
+_BOUNDS = {
+    "maximum": "At most {:,}.",
+    "maxLength": "At most {:,} characters.",
+    "maxItems": "At most {:,} entries.",
+    "maxProperties": "At most {:,} entries.",
+}
+
 # To kubectl a comment, to helm the annotation that makes it leave the definition behind: with a definition go
 # all objects of its kind, that is, every cluster and its jobs.
 CHART_LINE = """\
@@ -120,9 +128,17 @@ def _property(field: msgspec.structs.FieldInfo, markers: list[Any], description:
     schema = type_schema(field.type)
     paragraphs = [description or schema.get("description", "")]
     default = msgspec.to_builtins(field.default) if DEFAULTED in markers else None
-    if default not in (None, ""):
-        paragraphs.append(f"Default: {_spell(default)}.")
+    facts = [f"Default: {_spell(default)}."] if default not in (None, "") else []
+    facts += [text.format(schema[name]) for name, text in _BOUNDS.items() if name in schema]
+    paragraphs += [" ".join(facts)] if facts else []
     paragraphs += [reflow(marker.note) for marker in markers if isinstance(marker, Immutable)]
+    rules = [
+        marker.as_validation(field.encode_name)
+        for marker in markers
+        if isinstance(marker, Immutable) and marker.in_schema
+    ]
+    if rules:
+        schema["x-kubernetes-validations"] = [*schema.get("x-kubernetes-validations", ()), *rules]
     described: Schema = {"description": "\n\n".join(paragraphs)}
     if default is not None:
         described["default"] = default

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.limits import Address, Annotations, Labels, Name, Port  # noqa: TC001 - msgspec resolves annotations at run time
 from slurm_operator.api.markers import (
     ATOMIC_MAP,
     DEFAULTED,
@@ -103,7 +104,7 @@ class LocalObjectReference(Part, frozen=True):
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    name: Annotated[str, DEFAULTED] = ""
+    name: Annotated[Name, DEFAULTED] = ""
     """The name of the object, in the namespace of the one that refers to it."""
 
 
@@ -112,10 +113,10 @@ class SecretKeySelector(Part, frozen=True):
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    name: Annotated[str, DEFAULTED] = ""
+    name: Annotated[Name, DEFAULTED] = ""
     """The name of the Secret, in the same namespace."""
 
-    key: Annotated[str, REQUIRED] = ""
+    key: Annotated[Name, REQUIRED] = ""
     """The key inside the Secret's `data`."""
 
     optional: bool | None = None
@@ -127,10 +128,10 @@ class ConfigMapKeySelector(Part, frozen=True):
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    name: Annotated[str, DEFAULTED] = ""
+    name: Annotated[Name, DEFAULTED] = ""
     """The name of the ConfigMap, in the same namespace."""
 
-    key: Annotated[str, REQUIRED] = ""
+    key: Annotated[Name, REQUIRED] = ""
     """The key inside the ConfigMap's `data`."""
 
     optional: bool | None = None
@@ -140,10 +141,10 @@ class ConfigMapKeySelector(Part, frozen=True):
 class Metadata(Part, frozen=True):
     """Labels and annotations to add. The operator's own labels win where both set the same key."""
 
-    labels: Annotated[dict[str, str] | None, NULLABLE] = None
+    labels: Annotated[Labels | None, NULLABLE] = None
     """Labels to add to the object, by their keys."""
 
-    annotations: Annotated[dict[str, str] | None, NULLABLE] = None
+    annotations: Annotated[Annotations | None, NULLABLE] = None
     """Annotations to add to the object, by their keys."""
 
 
@@ -188,10 +189,10 @@ class ServiceSpec(Part, frozen=True):
     labels, which win, so that it can only narrow down which of the daemon's pods are reached. `externalIPs`
     is always dropped: it would let anyone who may edit this object capture the traffic of others."""
 
-    port: int = 0
+    port: Port = 0
     """The port that clients connect to. The daemon's usual port when unset."""
 
-    node_port: int = 0
+    node_port: Port = 0
     """The port on every node, for Services of type NodePort or LoadBalancer. Kubernetes picks one when
     unset."""
 
@@ -199,10 +200,10 @@ class ServiceSpec(Part, frozen=True):
 class ExternalConfig(Part, frozen=True):
     """Where a daemon that somebody else runs can be reached."""
 
-    host: Annotated[str, REQUIRED] = ""
+    host: Annotated[Address, REQUIRED] = ""
     """The DNS name or address of the daemon, as seen from the pods of this cluster."""
 
-    port: Annotated[int, REQUIRED] = 0
+    port: Annotated[Port, REQUIRED] = 0
     """The TCP port the daemon listens on."""
 
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, ClassVar, Final
 
 from slurm_operator.api import duration, wellknown
+from slurm_operator.api.limits import Name, Word  # noqa: TC001 - msgspec resolves annotations at run time
 from slurm_operator.api.markers import (
     AGE,
     DEFAULTED,
@@ -46,11 +47,11 @@ class TokenSpec(Part, frozen=True):
     jwt_hs256_key_ref: Annotated[SecretKeySelector | None, IMMUTABLE_JWT_KEY] = None
     """The older name of `jwtKeyRef`; used only while that one is unset."""
 
-    username: Annotated[str, REQUIRED] = ""
+    username: Annotated[Name, REQUIRED] = ""
     """The user whom slurmrestd takes the bearer of the token for. Whoever may create Tokens may act as
     any user of the Slurm cluster: give that right as carefully as root."""
 
-    lifetime: Annotated[str, pattern(duration.PATTERN)] = ""
+    lifetime: Annotated[Word, pattern(duration.PATTERN)] = ""
     """How long a token is valid: `15m`, `12h`; 15 minutes when unset. With `refresh`, the Secret gets a
     new one when a fifth of the time is left."""
 

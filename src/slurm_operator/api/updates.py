@@ -7,7 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from slurm_operator.api import duration
-from slurm_operator.api.markers import DEFAULTED, NULLABLE, Rule, Timestamp, one_of, pattern
+from slurm_operator.api.limits import ENTRIES, MAX_WORD, IntOrWord, Word
+from slurm_operator.api.markers import DEFAULTED, NULLABLE, Rule, Timestamp, max_length, one_of, pattern
 from slurm_operator.kube.meta import Part
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class UpdateStrategyType(StrEnum):
 class RollingUpdate(Part, frozen=True):
     """How fast a RollingUpdate may go."""
 
-    max_unavailable: Annotated[int | str, DEFAULTED] = "25%"
+    max_unavailable: Annotated[IntOrWord, DEFAULTED] = "25%"
     """How many workers may be out of service at once because of the update: a number, at least 1, or a
     percentage of all workers, rounded up. Workers that are missing or not available for other
     reasons count towards it."""
@@ -38,14 +39,14 @@ class ScheduledUpdate(Part, frozen=True):
     without regard to maxUnavailable, each as soon as no job runs on it.
     """
 
-    start_time: Timestamp = ""
+    start_time: Annotated[Timestamp, max_length(MAX_WORD)] = ""
     """When the window opens, in RFC 3339 with a time zone: `2026-12-01T04:00:00Z`. Required for
     ScheduledUpdate."""
 
-    duration: Annotated[str, pattern(duration.PATTERN), DEFAULTED] = "30m"
+    duration: Annotated[Word, pattern(duration.PATTERN), DEFAULTED] = "30m"
     """How long the window stays open: `30m`, `1h30m`; at least one minute."""
 
-    flags: Annotated[tuple[str, ...] | None, NULLABLE] = None
+    flags: Annotated[tuple[Word, ...] | None, NULLABLE, ENTRIES] = None
     """Flags for the reservation besides MAINT and IGNORE_JOBS, for example `WEEKLY` for a window that
     comes back, or `FORCE_START` for one whose start may lie in the past."""
 

@@ -66,6 +66,8 @@ ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
 # ------------------------------------------------------------------------------------ annotations on kinds
 # On a Controller: the Cluster whose slurmrestd and token are used instead of a RestApi of our own.
 ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"
+# On a Controller: "true" gives each job its own memory limit and keeps some memory of a worker for slurmd.
+ANNOTATION_CONSTRAIN_MEMORY: Final = f"{PREFIX}constrain-memory"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 

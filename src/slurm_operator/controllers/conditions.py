@@ -21,6 +21,7 @@ import msgspec
 
 from slurm_operator.api.shared import Condition, ConditionStatus, Kind, find_condition
 from slurm_operator.kube.errors import NotFound
+from slurm_operator.kube.texts import MESSAGE_BYTES, shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -139,7 +140,7 @@ class StatusWriter:
         moment = now or datetime.now(UTC)
         said = [
             found
-            for one in conditions
+            for one in map(_bounded, conditions)
             for found in set_condition(conditions_of(known), one, moment)
             if found.type == one.type
         ]
@@ -183,6 +184,12 @@ def observed_generation(live: Kind) -> int:
     """Return of which version of its spec the status of an object of any kind speaks."""
     found: int = _status(live).observed_generation
     return found
+
+
+def _bounded(one: Condition) -> Condition:
+    """Return a condition whose message the API server takes, whatever it quotes."""
+    message = shorten(one.message, MESSAGE_BYTES)
+    return one if message is one.message else msgspec.structs.replace(one, message=message)
 
 
 def _wire(one: Condition) -> dict[str, Any]:

@@ -7,9 +7,12 @@ forgets the backoff. One that asks for another look at once (`after` is zero, or
 by the backoff and does not forget it: a reconciler that always asks for it slows down instead of spinning.
 
 Each call runs as a task of its own. That gives it a deadline; it gives the watchdog something to look at; and
-it lets a worker walk away from a call which ignores cancellation. Such a key stays in work, since running it
-a second time beside the first would break the promise above. The worker is free for other keys, the watchdog
-goes on cancelling and reporting, and when the call ends at last its key is retried like after any failure.
+it lets a worker go on without it. It does so after `release_after` seconds, since a call that takes longer is
+waiting for a server, and needs no worker for that: slow reconciles of one namespace do not hold up others.
+Such a key stays in work, since running it a second time beside the first would break the promise above. A
+namespace has no more keys in work than `PER_NAMESPACE`, or than there are workers if these are more, so the
+calls without a worker are bounded, too. A call which ignores its cancellation is reported and cancelled again
+by the watchdog, and when it ends at last its key is retried like after any failure.
 
 A controller hears of Kubernetes objects from the moment it runs (everything that exists is new to it then),
 so the queue of a standby replica does not fill with the names of objects long gone. Channels have no past to
@@ -24,7 +27,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 from structlog.contextvars import bound_contextvars
@@ -49,6 +52,11 @@ E = TypeVar("E")
 
 # client-go publishes the age of unfinished work twice a second.
 _WATCHDOG_TICK = 0.5
+
+# Keys of one namespace in work at a time; most namespaces have fewer objects of a kind.
+PER_NAMESPACE: Final = 8
+# Longer than nearly every reconcile, and short for whoever waits behind it.
+_RELEASE_SECONDS: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +86,7 @@ class _Call:
     reported: float = -math.inf
     timed_out: bool = False
     abandoned: bool = False
+    overdue: asyncio.TimerHandle | None = None
     stopped: bool = False
 
 
@@ -85,7 +94,8 @@ class Controller:
     """Keep the objects of one kind as they should be: `watch` what matters to them, then `run`.
 
     `deadline` bounds one call of `reconcile`, `cancel_grace` the time it may take to give up after that;
-    a key in work for longer than `stuck_after` is reported, again each time that period has passed.
+    a key in work for longer than `stuck_after` is reported, again each time that period has passed. A call
+    has its worker for itself for `release_after` seconds.
     """
 
     def __init__(
@@ -97,6 +107,7 @@ class Controller:
         deadline: float = 120.0,
         cancel_grace: float = 10.0,
         stuck_after: float = 60.0,
+        release_after: float = _RELEASE_SECONDS,
         backoff: Backoff | None = None,
     ) -> None:
         if workers < 1:
@@ -105,12 +116,15 @@ class Controller:
             if not (math.isfinite(value) and value > 0):
                 raise ValueError(f"{field_name} of controller {name} must be positive seconds, not {value!r}")
         self.name = name
-        self.queue: WorkQueue[Key] = WorkQueue(name, backoff=backoff)
+        self.queue: WorkQueue[Key] = WorkQueue(
+            name, backoff=backoff, group=lambda key: key.namespace, most=max(PER_NAMESPACE, workers)
+        )
         self._reconcile = reconcile
         self._workers = workers
         self._deadline = deadline
         self._cancel_grace = cancel_grace
         self._stuck_after = stuck_after
+        self._release_after = min(release_after, deadline + cancel_grace)
         self._subscriptions: list[Callable[[], object]] = []
         self._calls: dict[Key, _Call] = {}
         self._started = False
@@ -235,12 +249,16 @@ class Controller:
             self._calls[key] = call
             self._active.inc()
             try:
-                await asyncio.wait({call.task}, timeout=self._deadline + self._cancel_grace)
+                await asyncio.wait({call.task}, timeout=self._release_after)
             finally:
                 self._active.dec()
             if not call.task.done():
-                call.abandoned = True
-                self._report(call, "the reconcile ignores its cancellation; its worker goes on without it")
+                end = call.started + self._deadline + self._cancel_grace
+                call.overdue = asyncio.get_running_loop().call_at(end, self._abandon, call)
+
+    def _abandon(self, call: _Call) -> None:
+        call.abandoned = True
+        self._report(call, "the reconcile ignores its cancellation")
 
     async def _attempt(self, call: _Call) -> object:
         limit = asyncio.timeout(self._deadline)
@@ -262,6 +280,8 @@ class Controller:
 
     def _settle(self, call: _Call, task: asyncio.Task[object]) -> None:
         del self._calls[call.key]
+        if call.overdue is not None:
+            call.overdue.cancel()
         self._time.observe(_now() - call.started)
         if call.timed_out:
             self._timeouts.inc()

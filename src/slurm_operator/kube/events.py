@@ -52,11 +52,11 @@ from slurm_operator.kube.eventseries import (
     EventCorrelator,
     Occurrence,
     Patch,
-    shorten,
 )
 from slurm_operator.kube.log import scrub
 from slurm_operator.kube.models import Event
 from slurm_operator.kube.parts import ObjectReference
+from slurm_operator.kube.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Callable

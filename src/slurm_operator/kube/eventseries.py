@@ -38,7 +38,6 @@ REFILL_SECONDS = 300.0
 MAX_TRACKED = 4096
 
 # events.k8s.io limits, in bytes.
-NOTE_LIMIT = 1024
 WORD_LIMIT = 128
 _NAME_LIMIT = 253
 
@@ -244,11 +243,3 @@ def _identity(reference: ObjectReference) -> Key:
         reference.uid,
         reference.field_path,
     )
-
-
-def shorten(text: str, limit: int = NOTE_LIMIT) -> str:
-    """Cut a text to a number of UTF-8 bytes, at a whole character, and mark the cut."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= limit:
-        return data.decode()
-    return data[: limit - 3].decode("utf-8", "ignore") + "…"

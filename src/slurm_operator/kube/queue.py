@@ -7,7 +7,10 @@ on the event loop, lets workers wait, and keeps the metrics. The rules of the co
   state.
 - A key is in work at most once. Added while in work, it waits until `done` and then runs again, exactly once
   however often it was added.
-- Keys are handed out in the order in which they became ready.
+- Keys of one group (a namespace) are handed out in the order in which they became ready. Groups take turns:
+  one with ten thousand ready keys delays the key of another by one turn.
+- At most `most` keys of a group are in work. Those beyond wait for a `done` of their own group, and keep no
+  worker from the others.
 - A delayed add makes the key ready at its time. Of several delayed adds of one key the earliest wins; the run
   it causes looks at the whole object and asks for a later one if it still needs it.
 - A plain add leaves a pending delayed add alone. Who asked for a run in a minute (a drain that then times
@@ -26,8 +29,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections import deque
-from collections.abc import Hashable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
@@ -54,10 +57,30 @@ class Work(NamedTuple):
 class QueueCore(Generic[K]):
     """Decide which key is worked on next; see the module's text for the rules."""
 
-    __slots__ = ("_delayed", "_heap", "_ready", "_sequence", "_shut", "_waiting", "_work", "accepted")
+    __slots__ = (
+        "_busy",
+        "_count",
+        "_delayed",
+        "_group",
+        "_heap",
+        "_most",
+        "_ready",
+        "_sequence",
+        "_shut",
+        "_turns",
+        "_waiting",
+        "_work",
+        "accepted",
+    )
 
-    def __init__(self) -> None:
-        self._ready: deque[K] = deque()
+    def __init__(self, group: Callable[[K], Hashable] | None = None, most: int | None = None) -> None:
+        self._group = group or _one_group
+        self._most = most
+        self._ready: dict[Hashable, deque[K]] = {}
+        # The groups with a ready key that may run, the next one first.
+        self._turns: OrderedDict[Hashable, None] = OrderedDict()
+        self._busy: dict[Hashable, int] = {}
+        self._count = 0
         # Every key that must run, with the time it became ready: those in `_ready`, and those in work again.
         self._waiting: dict[K, float] = {}
         self._work: dict[K, Work] = {}
@@ -95,12 +118,19 @@ class QueueCore(Generic[K]):
             heapq.heapify(self._heap)
 
     def pop(self, now: float) -> K | None:
-        """Hand out the key that has been ready longest, or None when no key is ready."""
+        """Hand out the key that has been ready longest in the group whose turn it is, or None."""
         self._promote(now)
-        if not self._ready:
+        if not self._turns:
             return None
-        key = self._ready.popleft()
+        group, _ = self._turns.popitem(last=False)
+        keys = self._ready[group]
+        key = keys.popleft()
+        self._count -= 1
+        if not keys:
+            del self._ready[group]
         self._work[key] = Work(self._waiting.pop(key), now)
+        self._busy[group] = self._busy.get(group, 0) + 1
+        self._take_turns(group)
         return key
 
     def done(self, key: K, now: float) -> Work:
@@ -109,14 +139,19 @@ class QueueCore(Generic[K]):
         if key not in self._work:
             raise ValueError(f"{key!r} is not in work: done() belongs to a key that pop() handed out")
         work = self._work.pop(key)
+        group = self._group(key)
+        self._busy[group] -= 1
+        if not self._busy[group]:
+            del self._busy[group]
         if key in self._waiting:
-            self._ready.append(key)
+            self._append(key, group)
+        self._take_turns(group)
         return work
 
     def next_wake(self, now: float) -> float | None:
         """Return when `pop` will have a key: now, at the earliest delayed add, or never (None)."""
         due = self.next_due(now)
-        return now if self._ready else due
+        return now if self._turns else due
 
     def next_due(self, now: float) -> float | None:
         """Return when the earliest pending delayed add comes due, if there is one."""
@@ -130,6 +165,8 @@ class QueueCore(Generic[K]):
         self._heap.clear()
         if not drain:
             self._ready.clear()
+            self._turns.clear()
+            self._count = 0
             self._waiting.clear()
 
     @property
@@ -159,7 +196,16 @@ class QueueCore(Generic[K]):
 
     def __len__(self) -> int:
         """Return how many keys are ready; a key that waits for its own `done` is not."""
-        return len(self._ready)
+        return self._count
+
+    def _append(self, key: K, group: Hashable) -> None:
+        self._ready.setdefault(group, deque()).append(key)
+        self._count += 1
+
+    def _take_turns(self, group: Hashable) -> None:
+        """Give a group a turn if it has a ready key and may have one more in work."""
+        if group in self._ready and (self._most is None or self._busy.get(group, 0) < self._most):
+            self._turns.setdefault(group)
 
     def _make_ready(self, key: K, since: float) -> None:
         if self._shut or key in self._waiting:
@@ -167,7 +213,9 @@ class QueueCore(Generic[K]):
         self.accepted += 1
         self._waiting[key] = since
         if key not in self._work:
-            self._ready.append(key)
+            group = self._group(key)
+            self._append(key, group)
+            self._take_turns(group)
 
     def _promote(self, now: float) -> None:
         """Move what is due to the ready keys, and leave a live entry, if any, at the top of the heap."""
@@ -189,9 +237,16 @@ class WorkQueue(Generic[K]):
     All methods are to be called from the loop's own thread.
     """
 
-    def __init__(self, name: str, *, backoff: Backoff | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        backoff: Backoff | None = None,
+        group: Callable[[K], Hashable] | None = None,
+        most: int | None = None,
+    ) -> None:
         self.name = name
-        self.core: QueueCore[K] = QueueCore()
+        self.core: QueueCore[K] = QueueCore(group, most)
         self._backoff = Backoff() if backoff is None else backoff
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
@@ -318,6 +373,10 @@ class WorkQueue(Generic[K]):
     def _on_timer(self) -> None:
         self._timer = None
         self._update(_now())
+
+
+def _one_group(_: Hashable) -> Hashable:
+    return None
 
 
 def _now() -> float:

@@ -6,6 +6,10 @@ memory, and would need the right to read them. So each named object has an infor
 to its name, which RBAC can grant by name as well. It is shared by everybody who names that object, started
 for the first of them and stopped after the last: a hundred owners of one Secret are one watch.
 
+Each watch is a connection to the API server, so there is a bound: `PER_NAMESPACE` of one kind, and `WATCHES`
+in all. What is wanted beyond it is read every `POLL_SECONDS` instead (`polling`), the namespaces in turn,
+until a watch is free. Who names very many objects hears of their changes later.
+
 Who wants what is pure bookkeeping (`Wants`). An owner says all it wants in one call, `want`, as often as it
 likes; what it no longer names is released by that. Then it reads with `get`, which knows three answers, as
 everywhere in this runtime: the object, None because the API server says that there is none, or an error
@@ -21,7 +25,7 @@ the owners hear when there is one.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Generic, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple
 
 import structlog
 
@@ -29,6 +33,7 @@ from slurm_operator.kube.errors import ApiError, KubeError, ServerError, TooMany
 from slurm_operator.kube.failures import describe
 from slurm_operator.kube.informer import Informer
 from slurm_operator.kube.meta import Key, T
+from slurm_operator.kube.polling import POLL_SECONDS, Polled, Poller
 from slurm_operator.kube.sources import Channel
 
 if TYPE_CHECKING:
@@ -39,6 +44,11 @@ if TYPE_CHECKING:
     from slurm_operator.kube.store import Change
 
 log = structlog.get_logger(__name__)
+
+# More than the Secrets or ConfigMaps of several Slurm clusters with their scripts and tokens.
+PER_NAMESPACE: Final = 32
+# Of one kind in this process: some 100 kB for each connection on either side.
+WATCHES: Final = 256
 
 _RESTART_SECONDS = 1.0
 # How often somebody who waits for a first answer looks whether it is a refusal.
@@ -99,12 +109,59 @@ class Wants:
         return frozenset(self._owners)
 
 
+class Budget:
+    """Which objects have a watch of their own, and which must do without; pure."""
+
+    def __init__(self, per_namespace: int = PER_NAMESPACE, most: int = WATCHES) -> None:
+        self._per_namespace = per_namespace
+        self._most = most
+        self._watching: dict[str, int] = {}
+        self._total = 0
+        self._without: dict[str, dict[Key, None]] = {}
+
+    def take(self, key: Key) -> bool:
+        """Return whether an object gets a watch; else it waits for one."""
+        if self._total < self._most and self._watching.get(key.namespace, 0) < self._per_namespace:
+            self._watching[key.namespace] = self._watching.get(key.namespace, 0) + 1
+            self._total += 1
+            return True
+        self._without.setdefault(key.namespace, {})[key] = None
+        return False
+
+    def give_up(self, key: Key) -> Key | None:
+        """Note that nobody wants an object any more; return one that waited and has a watch now."""
+        namespace = key.namespace
+        waiting = self._without.get(namespace, {})
+        if key in waiting:
+            self._drop(key)
+            return None
+        self._total -= 1
+        self._watching[namespace] -= 1
+        if not self._watching[namespace]:
+            del self._watching[namespace]
+        free = (each for each in self._without if self._watching.get(each, 0) < self._per_namespace)
+        if (chosen := next(free, None)) is None:
+            return None
+        heir = next(iter(self._without[chosen]))
+        self._drop(heir)
+        # The namespace goes to the end of the line.
+        if (rest := self._without.pop(chosen, None)) is not None:
+            self._without[chosen] = rest
+        self.take(heir)
+        return heir
+
+    def _drop(self, key: Key) -> None:
+        del self._without[key.namespace][key]
+        if not self._without[key.namespace]:
+            del self._without[key.namespace]
+
+
 class _Watched(Generic[T]):
     """One named object: its informer, and the task that keeps it current."""
 
     __slots__ = ("asked_in_vain", "informer", "since", "task")
 
-    def __init__(self, informer: Informer[T]) -> None:
+    def __init__(self, informer: Informer[T] | Polled[T]) -> None:
         self.informer = informer
         self.task: asyncio.Task[None] | None = None
         self.since: float | None = None
@@ -124,6 +181,8 @@ class References(Generic[T]):
         *,
         namespaces: Sequence[str] = (),
         timing: Timing | None = None,
+        budget: Budget | None = None,
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         self.changes: Channel[Referenced] = Channel()
         self._client = client
@@ -132,13 +191,20 @@ class References(Generic[T]):
         self._timing = timing
         self._wants = Wants()
         self._watched: dict[Key, _Watched[T]] = {}
+        self._budget = budget or Budget()
+        self._poller: Poller[T] = Poller(kind, poll_seconds)
         self._tasks: set[asyncio.Task[None]] = set()
         self._running = False
 
     @property
     def watched(self) -> frozenset[Key]:
-        """Return the objects that are watched."""
+        """Return the objects that are watched, or read in turn."""
         return frozenset(self._watched)
+
+    @property
+    def polled(self) -> frozenset[Key]:
+        """Return the objects that are read in turn, since there are too many to watch."""
+        return frozenset(key for key, one in self._watched.items() if isinstance(one.informer, Polled))
 
     def want(self, owner: Owner, wanted: Collection[Key]) -> None:
         """Note all the objects that an owner wants from now on; none releases what it wanted before."""
@@ -183,7 +249,7 @@ class References(Generic[T]):
         try:
             for key, watched in self._watched.items():
                 self._start(key, watched)
-            await asyncio.get_running_loop().create_future()
+            await self._poller.run()
         finally:
             self._running = False
             for task in self._tasks:
@@ -197,14 +263,22 @@ class References(Generic[T]):
         return not self._namespaces or key.namespace in self._namespaces
 
     def _watch(self, key: Key) -> None:
-        informer = Informer(
+        watch = self._budget.take(key)
+        self._keep_current(
+            key, _Watched(self._informer(key) if watch else Polled(self._client, self._kind, key))
+        )
+
+    def _informer(self, key: Key) -> Informer[T]:
+        return Informer(
             self._client,
             self._kind,
             namespaces=(key.namespace,),
             fields={"metadata.name": key.name},
             timing=self._timing,
         )
-        watched = _Watched(informer)
+
+    def _keep_current(self, key: Key, watched: _Watched[T]) -> None:
+        informer = watched.informer
 
         def changed(_: Change[T]) -> None:
             if informer.synced:
@@ -217,6 +291,8 @@ class References(Generic[T]):
 
     def _start(self, key: Key, watched: _Watched[T]) -> None:
         watched.since = asyncio.get_running_loop().time()
+        if isinstance(watched.informer, Polled):
+            self._poller.add(watched.informer)
         name = f"reference {self._kind.__name__} {key}"
         watched.task = task = asyncio.create_task(self._keep(key, watched), name=name)
         self._tasks.add(task)
@@ -226,8 +302,18 @@ class References(Generic[T]):
         watched = self._watched.pop(key, None)
         if watched is None:
             return
+        self._end(key, watched)
+        if (heir := self._budget.give_up(key)) is not None:
+            self._end(heir, self._watched[heir])
+            successor = _Watched(self._informer(heir))
+            # What changed since it was last read is in the first list, of which only these hear.
+            successor.asked_in_vain = True
+            self._keep_current(heir, successor)
+
+    def _end(self, key: Key, watched: _Watched[T]) -> None:
         # The gauge of cached objects counts what is in the store when the informer ends.
         watched.informer.store.replace(())
+        self._poller.discard(key)
         if watched.task is not None:
             watched.task.cancel()
 

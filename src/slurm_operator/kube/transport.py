@@ -31,6 +31,7 @@ from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, Sen
 from slurm_operator.kube.errors import ApiError, ConnectionFailed, DeadlineExceeded, Unauthorized
 from slurm_operator.kube.proxy import split_credentials
 from slurm_operator.kube.retries import parse_retry_after, retry_delay
+from slurm_operator.kube.slots import Slots
 from slurm_operator.kube.wire import status_error
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class Transport:
             self._proxy, self._proxy_headers = split_credentials(config.proxy)
         self._timeout = ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
         self._session: aiohttp.ClientSession | None = None
-        self._slots = asyncio.Semaphore(max_in_flight)
+        self._slots = Slots(max_in_flight)
 
     async def open(self) -> None:
         """Create the connection pool in the running loop."""
@@ -149,7 +150,7 @@ class Transport:
             headers = await self._auth.headers()
             stage.lacking = _SLOT
             try:
-                async with self._slots:
+                async with self._slots.taken(group_of(call)):
                     stage.lacking = _CONNECTION
                     return await self._read(call, attempt, await self._request(call, attempt, headers))
             except Unauthorized:
@@ -295,6 +296,11 @@ class Transport:
         return DeadlineExceeded(
             f"{call.what}: {lacking.format(self._host)} within {timeout:g} s", sent=attempt.sent
         )
+
+
+def group_of(call: Call) -> str:
+    """Return the namespace that a call concerns, empty if none or all."""
+    return call.path.partition("/namespaces/")[2].partition("/")[0]
 
 
 def _finish(attempt: Attempt, response: aiohttp.ClientResponse) -> None:

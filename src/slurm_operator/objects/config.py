@@ -59,6 +59,14 @@ _ACCOUNTING_FIELDS = {
 # ------------------------------------------------------------------------------------------------- addresses
 
 
+def constrains_memory(controller: Controller) -> bool:
+    """Return whether jobs have limits of their own, so that one cannot take the whole worker with it.
+
+    A cluster says so itself: one that runs must not change because there is a newer operator.
+    """
+    return controller.metadata.annotations.get(wellknown.ANNOTATION_CONSTRAIN_MEMORY) == wellknown.TRUE
+
+
 def controller_port(controller: Controller) -> int:
     """Return the port on which slurmctld is reached, by Service and by pod."""
     if controller.spec.external:
@@ -127,14 +135,18 @@ def controller_files(cluster: Cluster, found: Found) -> dict[str, str]:
             ).problems
     if problems:
         raise Unbuildable(*problems)
-    with _fields(_CONTROLLER_FIELDS):
-        text = conf.slurm_conf(replace(_internal(cluster), scripts=_scripts(contents)))
     own_cgroup = any(
         where.startswith("spec.configFileRefs") and wellknown.FILE_CGROUP_CONF in files
         for where, files in contents.items()
     )
+    # Whoever brings a cgroup.conf says in there, and in extraConf, what is limited and how.
+    constrain = constrains_memory(controller) and not own_cgroup
+    with _fields(_CONTROLLER_FIELDS):
+        text = conf.slurm_conf(
+            replace(_internal(cluster), scripts=_scripts(contents), constrain_memory=constrain)
+        )
     return {
-        **({} if own_cgroup else {wellknown.FILE_CGROUP_CONF: conf.cgroup_conf()}),
+        **({} if own_cgroup else {wellknown.FILE_CGROUP_CONF: conf.cgroup_conf(constrain_memory=constrain)}),
         wellknown.FILE_SLURM_CONF: text,
     }
 

@@ -171,12 +171,23 @@ def template_metadata(
 # ----------------------------------------------------------------------------------------------------- parts
 
 
-def logfile(path: str) -> dict[str, Any]:
-    """Return the sidecar that prints a daemon's log, which the daemon writes into a pipe at this path."""
+def share_files(pod: Mapping[str, Any], one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether what one container of a pod makes for its user and group is open to another one."""
+    contexts = [part.get("securityContext") for part in (pod, one, other)]
+    of_pod, *of_containers = (context if isinstance(context, dict) else {} for context in contexts)
+    users = {context.get("runAsUser", of_pod.get("runAsUser")) for context in of_containers}
+    return of_pod.get("fsGroup") is not None or len(users) == 1
+
+
+def logfile(path: str, *, private: bool = True) -> dict[str, Any]:
+    """Return the sidecar that prints a daemon's log, which the daemon writes into a pipe at this path.
+
+    A private pipe needs a daemon of the sidecar's user, or of the group of the pod's volumes.
+    """
     return {
         "name": wellknown.CONTAINER_LOGFILE,
         "restartPolicy": "Always",
-        "command": ["sh", "-c", scripts.LOGFILE],
+        "command": ["sh", "-c", scripts.LOGFILE if private else scripts.LOGFILE_OPEN],
         "env": [{"name": "SOCKET", "value": path}],
         "volumeMounts": [{"name": wellknown.VOLUME_LOGFILE, "mountPath": wellknown.DIR_SLURM_LOG}],
     }

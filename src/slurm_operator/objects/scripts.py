@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from slurm_operator.api import wellknown
 
-# A daemon writes its log into a pipe, and this prints what comes out, so that no file ever grows. The pipe is
-# open to every user of the pod: slurmctld runs as slurm, slurmd as root. cat holds it for writing as well, so
-# that it does not end with a writer: a daemon that writes when nobody reads would be killed by it.
-LOGFILE = """\
+# A daemon writes its log into a pipe, and this prints what comes out, so that no file ever grows. cat holds
+# it for writing as well, so that it does not end with a writer: a daemon that writes when nobody reads would
+# be killed by it.
+_LOGFILE = """\
 trap 'exit 0' TERM
 trap 'exit 1' INT HUP
 mkdir -p "$(dirname "$SOCKET")"
-if ! [ -p "$SOCKET" ]; then
+{closing}if ! [ -p "$SOCKET" ]; then
   rm -rf "$SOCKET"
-  mkfifo -m 777 "$SOCKET"
+  mkfifo -m {mode} "$SOCKET"
 fi
 while :; do
   cat <>"$SOCKET" &
@@ -22,6 +22,13 @@ while :; do
   wait $!
 done
 """
+
+# Jobs of any user run beside slurmd: they must neither read its log, nor write into it, nor put something
+# else in its place. Beside slurmctld the folder is not ours to change, and there are no jobs.
+LOGFILE = _LOGFILE.format(mode="660", closing='chmod o-w "$(dirname "$SOCKET")" 2>/dev/null\n')
+
+# Where daemon and sidecar run as different users and share no group, only a pipe that is open to all works.
+LOGFILE_OPEN = _LOGFILE.format(mode="777", closing="")
 
 # The kubelet exchanges the files of a volume through links in folders that start with two dots; slurmctld
 # reads the links outside of them. The first hash is taken before slurmctld starts, as sidecars come first: a

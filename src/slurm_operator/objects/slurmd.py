@@ -242,7 +242,13 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
         "enableServiceLinks": False,
         "subdomain": nodeset.worker_service_name,
         "tolerations": nodefit.tolerations(),
-        "initContainers": [pods.container(pods.logfile(log), spec.logfile, "spec.logfile")],
+        "initContainers": [
+            pods.container(
+                pods.logfile(log, private=pods.share_files(spec.template.spec, spec.slurmd, spec.logfile)),
+                spec.logfile,
+                "spec.logfile",
+            )
+        ],
         "containers": [pods.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
         "volumes": [
             pods.projected_volume(
@@ -293,7 +299,7 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
                     "fieldRef": {"fieldPath": f"metadata.annotations['{wellknown.ANNOTATION_TOPOLOGY}']"}
                 },
             },
-            *slurmd_conf.resource_environment(nodeset),
+            *slurmd_conf.resource_environment(nodeset, reserve=config.constrains_memory(controller)),
         ],
         "ports": [
             {"name": SLURMD.name, "containerPort": wellknown.PORT_SLURMD, "protocol": "TCP"},

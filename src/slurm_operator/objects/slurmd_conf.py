@@ -42,6 +42,9 @@ _FEATURE = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
 # Out of the single quotes and back again, with something in double quotes for the shell to fill in.
 _FILLED_IN = re.compile(r"""'"[^'"`\\]*"'""")
 _MIB = 1024 * 1024
+# slurmd and one slurmstepd were measured at 5 to 15 MiB each; sshd and a login shell are as large.
+_LEAST_RESERVE = 64
+_MOST_RESERVE = 1024
 
 
 def node_conf(nodeset: NodeSet) -> str:
@@ -82,18 +85,26 @@ def _options(extra: str) -> dict[str, list[str]]:
 # -------------------------------------------------------------------------------------------------- resources
 
 
-def resource_environment(nodeset: NodeSet) -> list[dict[str, Any]]:
+def resource_environment(nodeset: NodeSet, *, reserve: bool = False) -> list[dict[str, Any]]:
     """Return the variables from which slurmd learns what it may use; 0 stands for no limit.
 
     CPUs are rounded up, because Slurm counts whole ones; memory is rounded down, because Slurm hands out all
-    that it is told of.
+    that it is told of. With `reserve`, some of it is kept for slurmd and what runs beside it.
     """
     cpus, cpu_field = _limit(nodeset, "cpu")
     memory, memory_field = _limit(nodeset, "memory")
     return [
         {"name": ENV_CPUS, "value": _whole(cpus, 1, ROUND_CEILING, cpu_field)},
-        {"name": ENV_MEMORY, "value": _whole(memory, _MIB, ROUND_FLOOR, memory_field)},
+        {"name": ENV_MEMORY, "value": _offered(_whole(memory, _MIB, ROUND_FLOOR, memory_field), reserve)},
     ]
+
+
+def _offered(limit: str, reserve: bool) -> str:  # noqa: FBT001 - private, and named by its caller
+    """Return the memory for jobs in MiB: a twentieth is kept, at least 64 and at most 1024, never half."""
+    whole = int(limit)
+    if not reserve or whole <= 0:
+        return limit
+    return str(whole - min(max(whole // 20, _LEAST_RESERVE), _MOST_RESERVE, whole // 2))
 
 
 def own_container(nodeset: NodeSet) -> list[tuple[str, dict[str, Any]]]:

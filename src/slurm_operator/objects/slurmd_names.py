@@ -48,9 +48,9 @@ def series(nodeset: NodeSet) -> Series | None:
     spec = nodeset.spec
     if spec.scaling_mode != ScalingMode.STATEFUL_SET or spec.template.spec.get("hostNetwork"):
         return None
-    count = 0 if nodeset.deleting else max(0, spec.replicas)
+    count = 0 if nodeset.deleting else nodeset.wanted_replicas
     prefix = str(spec.template.spec.get("hostname") or "") or nodeset.pod_generate_name
-    return Series(prefix, spec.ordinal_padding, count)
+    return Series(prefix, nodeset.padding, count)
 
 
 def shared_name(one: NodeSet, other: NodeSet) -> str:

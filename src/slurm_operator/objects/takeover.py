@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from slurm_operator.objects.desired import Manifest
 
-_SCRIPTS = (scripts.INITCONF, scripts.LOGFILE, scripts.RECONFIGURE)
+_SCRIPTS = (scripts.INITCONF, scripts.LOGFILE, scripts.LOGFILE_OPEN, scripts.RECONFIGURE)
 # May be missing in a template of the Go operator: the other hashes were always there.
 _LATE_HASHES = (
     wellknown.ANNOTATION_SLURM_KEY_HASH,

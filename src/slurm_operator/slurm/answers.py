@@ -26,6 +26,7 @@ class Reason(StrEnum):
     TOKEN_REFUSED = "TokenRefused"  # noqa: S105 - a reason, no password
     SLURM_REFUSED = "SlurmRefused"
     REPLY_UNREADABLE = "ReplyUnreadable"
+    REPLY_TOO_LARGE = "ReplyTooLarge"
     LIST_SUSPICIOUS = "ListSuspicious"
     CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
     # The view cannot say anything about this node.

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
-from slurm_operator.slurm.confline import check_line, merged, password, port, text, word
+from slurm_operator.slurm.confline import check_line, merged, password, port, settings, text, word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -96,6 +96,7 @@ class SlurmConf:
     extra: str = ""
     user: str = "slurm"
     slurmd_user: str = "root"
+    constrain_memory: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,7 @@ def slurm_conf(conf: SlurmConf) -> str:
         "AuthAltTypes=auth/jwt",
         *(word(name, ",".join(options)) for name, options in required.items()),
         *(("MetricsType=metrics/openmetrics",) if conf.metrics else ()),
+        *_task_plugin(conf),
     ]
     return text(
         ("GENERAL", general),
@@ -238,12 +240,19 @@ def slurmdbd_conf(conf: SlurmdbdConf) -> str:
     )
 
 
-def cgroup_conf() -> str:
+def cgroup_conf(*, constrain_memory: bool = False) -> str:
     """Return the cgroup.conf for workers in pods: no systemd to ask, control groups of the second version."""
-    return "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+    limits = "ConstrainRAMSpace=yes\n" if constrain_memory else ""
+    return f"CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n{limits}"
 
 
 # ----------------------------------------------------------------------------------------------------- parts
+
+
+def _task_plugin(conf: SlurmConf) -> tuple[str, ...]:
+    """Return what makes cgroup.conf's limits hold for tasks, unless the user has a word in this."""
+    wanted = conf.constrain_memory and "taskplugin" not in settings(conf.extra)
+    return ("TaskPlugin=task/cgroup",) if wanted else ()
 
 
 def _extra(extra: str, required: Mapping[str, Iterable[str]]) -> tuple[tuple[str, list[str]], ...]:

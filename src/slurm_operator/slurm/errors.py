@@ -9,7 +9,8 @@
     ├── TokenRefused             401 or 511: the token is missing, expired, or signed with another key
     ├── Refused                  Slurm understood and said no: `errors[]`, also inside of an HTTP 200
     │   └── NotFound             what was named does not exist
-    ├── BadReply                 an answer that cannot be trusted: truncated, no JSON, unknown shape, too long
+    ├── BadReply                 an answer that cannot be trusted: truncated, no JSON, unknown shape
+    │   └── ReplyTooLarge        an answer beyond one of the limits in `limits`
     ├── WrongCluster             slurmrestd reports the name of another Slurm cluster than the expected one
     ├── NoCommonVersion          slurmrestd speaks none of the API versions this operator knows
     └── Unsupported              this Slurm is too old for what was wanted; nothing was sent or carried out
@@ -104,9 +105,19 @@ class NotFound(Refused):
 
 
 class BadReply(SlurmError):  # noqa: N818 - it names what happened
-    """The answer cannot be trusted: truncated, no JSON, of no known shape, or too long."""
+    """The answer cannot be trusted: truncated, no JSON, or of no known shape."""
 
     kind = "BadReply"
+
+
+class ReplyTooLarge(BadReply):
+    """The answer is beyond a limit on its size, its entries or its texts; the message names the limit."""
+
+    kind = "ReplyTooLarge"
+
+    def __init__(self, what: str, limit: str = "") -> None:
+        super().__init__(f"{what}: the answer is too large: {limit}")
+        self.limit = limit
 
 
 class WrongCluster(SlurmError):  # noqa: N818 - it names what happened

@@ -9,8 +9,8 @@ Padding belongs to the name: `n1`, `n01` and `n001` are three nodes. Slurm gives
 width of its first one, so a range only joins numbers of which that is true.
 
 Expanding accepts what `scontrol show hostnames` accepts, in the same order and with its duplicates, apart
-from a few forms that Slurm lets pass by accident (`n[1-]`, `n1]`). It works with a limit: a short text can
-name more nodes than there is memory.
+from a few forms that Slurm lets pass by accident (`n[1-]`, `n1]`). The text, the number of names and their
+length are limited: a short text can name more nodes than there is memory.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.slurm.limits import MAX_HOSTLIST, MAX_NAME, MAX_NODES
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 # The most names that expand() makes unless told otherwise; also what slurmctld takes in one range.
-MAX_NAMES: Final = 65_536
+MAX_NAMES: Final = MAX_NODES
 _MAX_RANGE: Final = 65_536
 # Slurm counts with 64 bits. 18 digits always fit; a longer number is cut, and only one piece ever counts.
 _NUMBER: Final = re.compile(r"([0-9]{1,18})")
@@ -35,6 +37,10 @@ _RANGE: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _SHOWN: Final = 60
 
 Key = tuple[str | tuple[int, int], ...]
+
+
+class TooManyNamesError(ValueError):
+    """A hostlist stands for more names than were allowed."""
 
 
 def natural(name: str) -> Key:
@@ -79,9 +85,11 @@ def split(names: Iterable[str], max_bytes: int) -> list[str]:
 
 def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
     """Return the names in a hostlist, in its order; a ValueError says what is wrong with it, and where."""
+    if len(text) > MAX_HOSTLIST:
+        raise ValueError(f"hostlist {_shorten(text)} has more than {MAX_HOSTLIST} characters")
     names: list[str] = []
     parts: list[list[str]] = []
-    position = 0
+    position = length = 0
     while position < len(text):
         token = _TOKEN.match(text, position)
         if token is None:
@@ -93,12 +101,15 @@ def expand(text: str, limit: int = MAX_NAMES) -> list[str]:
             raise _malformed(text, position, problem)
         if token["gap"]:
             names += _combine(parts)
-            parts = []
+            parts, length = [], 0
         elif token["text"]:
             parts.append([token["text"]])
         else:
             parts.append(list(_expand_bracket(text, position + 1, token["ranges"], limit)))
         # Before the next bracket is made: each may be as long as the limit allows.
+        length += len(parts[-1][-1]) if parts else 0
+        if length > MAX_NAME:
+            raise _malformed(text, position, f"a name of more than {MAX_NAME} characters")
         if parts and len(names) + prod(map(len, parts)) > limit:
             raise _too_many(text, limit)
         position = token.end()
@@ -174,6 +185,8 @@ def _combine(parts: list[list[str]]) -> list[str]:
 
 def _expand_bracket(text: str, position: int, ranges: str, limit: int) -> Iterator[str]:
     """Yield the digits that a bracket stands for."""
+    if ranges.count(",") >= limit:
+        raise _too_many(text, limit)
     count = 0
     for part in ranges.split(","):
         found = _RANGE.fullmatch(part)
@@ -197,8 +210,8 @@ def _malformed(text: str, position: int, problem: str) -> ValueError:
     return ValueError(f"hostlist {_shorten(text)}: {problem} at position {position + 1}")
 
 
-def _too_many(text: str, limit: int) -> ValueError:
-    return ValueError(f"hostlist {_shorten(text)} stands for more than {limit} names")
+def _too_many(text: str, limit: int) -> TooManyNamesError:
+    return TooManyNamesError(f"hostlist {_shorten(text)} stands for more than {limit} names")
 
 
 def _shorten(text: str) -> str:

@@ -7,7 +7,8 @@ is exactly the answer that says why something was refused. Here an answer ends w
 follows it makes the connection unfit for another request, and nothing else. Since it may also follow late,
 only an answer that slurmrestd never adds anything to, a 200 or a 304, leaves a connection fit for another.
 
-Everything is bounded: the head by a constant, the body by what the caller allows.
+Everything is bounded: the head, interim answers, chunks and trailer by constants, the body by what the caller
+allows.
 """
 
 from __future__ import annotations
@@ -25,12 +26,23 @@ _FIELD: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*(.*?)[ \t]*", r
 _DIGITS: Final = re.compile(r"[0-9]{1,18}")
 _CHUNK: Final = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?", re.DOTALL)
 _FIRST_FINAL_STATUS: Final = 200
+_MOST_INTERIM: Final = 8
+# Each chunk costs a few microseconds of the event loop, however small it is. Proxies send kilobytes in one.
+_CHUNKS: Final = 1024
+_LEAST_CHUNK: Final = 256
+# Only a success has a long body.
+_LONG: Final = 200
+_LONGEST_REFUSAL: Final = 2**20
 _WITHOUT_BODY: Final = frozenset({204, 304})
 _WITHOUT_SURPLUS: Final = frozenset({200, 304})
 
 
 class MalformedError(Exception):
-    """What arrives is not an HTTP answer, or a longer one than was allowed."""
+    """What arrives is not an HTTP answer."""
+
+
+class TooLargeError(MalformedError):
+    """What arrives is a longer answer than was allowed."""
 
 
 def encode(method: str, target: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
@@ -42,12 +54,14 @@ def encode(method: str, target: str, headers: Mapping[str, str], body: bytes | N
 
 
 class Answer:
-    """One answer: feed it until it is complete."""
+    """One answer: feed it until it is complete; `grow` is told of each part of its body and may refuse."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, grow: Callable[[int], None] | None = None) -> None:
         self._limit = limit
+        self._grow = grow
         self._buffer = bytearray()
         self._left: int | None = None
+        self._interim = self._chunks = self._trailers = 0
         # A function and not a method: that would hold on to its answer, and nobody but the garbage collector
         # would ever free the megabytes of a list.
         self._step: Callable[[Answer], bool] = Answer._head
@@ -90,7 +104,7 @@ class Answer:
         end = self._buffer.find(b"\r\n\r\n")
         if end < 0 or end > _LONGEST_HEAD:
             if len(self._buffer) > _LONGEST_HEAD:
-                raise MalformedError("its head is too long")
+                raise TooLargeError(f"its head is longer than {_LONGEST_HEAD} bytes")
             if not b"HTTP/1.".startswith(bytes(self._buffer[:7])):
                 raise MalformedError("it is not HTTP/1")
             return False
@@ -103,6 +117,9 @@ class Answer:
         self.headers = _headers(fields)
         if self.status < _FIRST_FINAL_STATUS:
             # An interim answer, the one that counts follows.
+            self._interim += 1
+            if self._interim > _MOST_INTERIM:
+                raise TooLargeError(f"more than {_MOST_INTERIM} interim answers precede it")
             return True
         self._begin_body()
         return True
@@ -110,6 +127,8 @@ class Answer:
     def _begin_body(self) -> None:
         coding = self.headers.get("transfer-encoding", "").lower()
         length = self.headers.get("content-length")
+        if self.status != _LONG:
+            self._limit = min(self._limit, _LONGEST_REFUSAL)
         if self.status in _WITHOUT_BODY:
             self.complete = True
         elif coding:
@@ -154,6 +173,9 @@ class Answer:
             raise MalformedError("a chunk of it has no length")
         self._left = int(found[1], 16)
         self._check(len(self.body) + self._left)
+        self._chunks += 1
+        if self._chunks > _CHUNKS + len(self.body) // _LEAST_CHUNK:
+            raise TooLargeError(f"it comes in chunks of less than {_LEAST_CHUNK} bytes")
         self._step = Answer._chunk if self._left else Answer._trailer
         return True
 
@@ -173,6 +195,9 @@ class Answer:
 
     def _trailer(self) -> bool:
         line = self._line()
+        self._trailers += len(line or b"")
+        if self._trailers > _LONGEST_HEAD:
+            raise TooLargeError(f"its trailer is longer than {_LONGEST_HEAD} bytes")
         self.complete = line == b""
         return line is not None
 
@@ -180,7 +205,7 @@ class Answer:
         end = self._buffer.find(b"\r\n", 0, _LONGEST_LINE)
         if end < 0:
             if len(self._buffer) >= _LONGEST_LINE:
-                raise MalformedError("a line of it is too long")
+                raise TooLargeError(f"a line of it is longer than {_LONGEST_LINE} bytes")
             return None
         line = bytes(self._buffer[:end])
         del self._buffer[: end + 2]
@@ -188,11 +213,13 @@ class Answer:
 
     def _keep(self, data: bytes) -> None:
         self._check(len(self.body) + len(data))
+        if self._grow is not None:
+            self._grow(len(data))
         self.body += data
 
     def _check(self, size: int) -> None:
         if size > self._limit:
-            raise MalformedError(f"it is longer than {self._limit} bytes")
+            raise TooLargeError(f"it is longer than {self._limit} bytes")
 
 
 def _headers(fields: list[bytes]) -> dict[str, str]:

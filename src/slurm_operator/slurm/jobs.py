@@ -6,6 +6,9 @@ be read holds nodes that nobody can name, so none may be called free on account 
 (`unplaced`). A job that was unfinished and is missing from the next list without ever having ended may have
 been left out by half an answer: it goes on holding its nodes until several whole lists agree that it is gone
 (`JobBook.doubtful`).
+
+The nodes of all jobs together are expanded up to limits: forty jobs in a few kilobytes can name millions of
+nodes. The jobs beyond them are unplaced, so no node is free on account of that list.
 """
 
 from __future__ import annotations
@@ -18,9 +21,11 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.slurm import hostlist
+from slurm_operator.slurm.limits import MAX_EXPANDED, MAX_JOBS, MAX_NODES
+from slurm_operator.slurm.steps import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from slurm_operator.slurm.model import Job
 
@@ -31,6 +36,14 @@ VANISHED_SECONDS: Final = 10.0
 # A job without a limit is said to end so long after its start: the longest time that programs in Go count,
 # 292 years, as other tools around Slurm say it. Every such end is a date, and later than any real one.
 UNLIMITED_SECONDS: Final = float((2**63 - 1) // 10**9)
+# So many jobs that cannot be placed are described; of the others it is only said how many they are.
+_DESCRIBED: Final = 10
+# Between two slices at most so many jobs are taken in, and about so many names expanded.
+_SLICE_JOBS: Final = 2000
+_SLICE_NAMES: Final = 20_000
+# The number of what stands for jobs that vanished in such numbers that they are not remembered one by one.
+_FORGOTTEN: Final = -1
+_SHOWN: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +64,7 @@ class Jobs:
 
     holds: Mapping[str, Hold] = field(default_factory=dict)
     unplaced: tuple[str, ...] = ()
-    """A sentence for each unfinished job whose nodes cannot be named."""
+    """A sentence for each unfinished job whose nodes cannot be named; for many, some and how many more."""
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """How many jobs are in a state and a partition."""
 
@@ -100,44 +113,99 @@ class JobBook:
         """Tell whether a job has vanished without an end and is not believed gone yet."""
         return any(held.lists for held in self._held.values())
 
-    def listed(self, jobs: Iterable[Job], sent: float) -> Jobs:
+    def listed(self, jobs: Sequence[Job], sent: float) -> Jobs:
         """Take in one whole list."""
+        return at_once(self.listing(jobs, sent))
+
+    def listing(self, jobs: Sequence[Job], sent: float) -> Generator[None, None, Jobs]:
+        """Take in one whole list as `listed` does, in slices of a few milliseconds."""
         seen: set[int] = set()
         counts: Counter[tuple[str, str]] = Counter()
         held: dict[int, _Held] = {}
-        names: dict[str, tuple[str, ...]] = {}
+        names = _Expansion(self._names)
+        work = 0
         for job in jobs:
             seen.add(job.job_id)
             counts[job.job_state[0] if job.job_state else "UNKNOWN", job.partition] += 1
             if unfinished(job):
-                placed = self._place(job, names)
+                placed = _place(job, names)
                 # A number that comes twice must not hide half of what it holds.
                 held[job.job_id] = _joined(held[job.job_id], placed) if job.job_id in held else placed
+                work += len(placed.nodes) * _SLICE_JOBS // _SLICE_NAMES
+            work += 1
+            if work >= _SLICE_JOBS:
+                work = 0
+                yield
+        held |= yield from self._vanished(seen, sent)
+        holds = yield from _by_node(held.values())
+        self._held, self._names = held, names.used
+        return Jobs(MappingProxyType(holds), _unplaced(held.values()), MappingProxyType(counts))
+
+    def _vanished(self, seen: set[int], sent: float) -> Generator[None, None, dict[int, _Held]]:
+        """Return the jobs that were unfinished, are missing from a list, and are not believed gone yet."""
+        vanished: dict[int, _Held] = {}
+        names = 0
         for job_id, before in self._held.items():
             if job_id not in seen:
                 since = min(before.since, sent)
                 if before.lists + 1 < VANISHED_LISTS or sent - since < VANISHED_SECONDS:
-                    held[job_id] = replace(before, lists=before.lists + 1, since=since)
-        self._held, self._names = held, names
-        return Jobs(
-            MappingProxyType(_by_node(held.values())), _unplaced(held.values()), MappingProxyType(counts)
-        )
+                    vanished[job_id] = replace(before, lists=before.lists + 1, since=since)
+                    names += len(before.nodes)
+                    if not len(vanished) % _SLICE_JOBS:
+                        yield
+        if len(vanished) <= MAX_JOBS and names <= MAX_EXPANDED:
+            return vanished
+        # Still in doubt as a whole: what they held, nobody can tell any more.
+        problem = f"{len(vanished)} jobs have vanished from the list of jobs without an end"
+        return {_FORGOTTEN: _Held(_FORGOTTEN, (), math.inf, problem, 1, sent)}
 
-    def _place(self, job: Job, names: dict[str, tuple[str, ...]]) -> _Held:
-        end = latest_end(job)
-        if not job.nodes:
-            states = "+".join(job.job_state) or "in no state"
-            return _Held(job.job_id, (), end, f"job {job.job_id} is {states} and Slurm does not say where")
-        expanded = names.get(job.nodes) or self._names.get(job.nodes)
-        if expanded is None:
-            try:
-                expanded = tuple(hostlist.expand(job.nodes))
-            except ValueError as error:
-                return _Held(job.job_id, (), end, f"the nodes of job {job.job_id} cannot be read: {error}")
-            if not expanded:
-                return _Held(job.job_id, (), end, f"job {job.job_id} lists no node: {job.nodes!r}")
-        names[job.nodes] = expanded
-        return _Held(job.job_id, expanded, end)
+
+class _Expansion:
+    """The hostlists of one list of jobs, each expanded once, as long as there is room for the names."""
+
+    def __init__(self, before: Mapping[str, tuple[str, ...]]) -> None:
+        self.used: dict[str, tuple[str, ...]] = {}
+        self._before = before
+        self._left = MAX_EXPANDED
+        self._distinct: set[str] = set()
+
+    def expand(self, text: str) -> tuple[str, ...]:
+        """Return the names in a hostlist; a ValueError says why they cannot be had."""
+        expanded = self.used.get(text) or self._before.get(text)
+        try:
+            if expanded is None and self._left:
+                limit = min(self._left, hostlist.MAX_NAMES)
+                expanded = tuple(dict.fromkeys(hostlist.expand(text, limit)))
+        except hostlist.TooManyNamesError:
+            if self._left >= hostlist.MAX_NAMES:
+                raise
+        if expanded is None or len(expanded) > self._left:
+            # From here on none is: trying each of many would take long.
+            self._left = 0
+            raise ValueError(f"the jobs of this list name more than {MAX_EXPANDED} nodes in all")
+        if text not in self.used:
+            self._distinct.update(expanded)
+            if len(self._distinct) > MAX_NODES:
+                self._left = 0
+                raise ValueError(f"the jobs of this list name more than {MAX_NODES} different nodes")
+        # Each job counts, also with the nodes of another: the node remembers both.
+        self._left -= len(expanded)
+        self.used[text] = expanded
+        return expanded
+
+
+def _place(job: Job, names: _Expansion) -> _Held:
+    end = latest_end(job)
+    if not job.nodes:
+        states = "+".join(job.job_state) or "in no state"
+        return _Held(job.job_id, (), end, f"job {job.job_id} is {states} and Slurm does not say where")
+    try:
+        expanded = names.expand(job.nodes)
+    except ValueError as error:
+        return _Held(job.job_id, (), end, f"the nodes of job {job.job_id} cannot be read: {error}")
+    if not expanded:
+        return _Held(job.job_id, (), end, f"job {job.job_id} lists no node: {job.nodes[:_SHOWN]!r}")
+    return _Held(job.job_id, expanded, end)
 
 
 def _joined(one: _Held, other: _Held) -> _Held:
@@ -149,17 +217,27 @@ def _joined(one: _Held, other: _Held) -> _Held:
     )
 
 
-def _by_node(held: Iterable[_Held]) -> dict[str, Hold]:
-    holds: dict[str, Hold] = {}
+def _by_node(held: Iterable[_Held]) -> Generator[None, None, dict[str, Hold]]:
+    by_name: dict[str, list[_Held]] = {}
+    work = 0
     for job in sorted(held, key=attrgetter("job_id")):
         for name in job.nodes:
-            before = holds.get(name)
-            if before is None:
-                holds[name] = Hold((job.job_id,), job.end)
-            else:
-                holds[name] = Hold((*before.jobs, job.job_id), max(before.end, job.end))
+            by_name.setdefault(name, []).append(job)
+        work += len(job.nodes)
+        if work >= _SLICE_NAMES:
+            work = 0
+            yield
+    holds: dict[str, Hold] = {}
+    for name, jobs in by_name.items():
+        holds[name] = Hold(tuple(job.job_id for job in jobs), max(job.end for job in jobs))
+        work += 1
+        if work >= _SLICE_NAMES:
+            work = 0
+            yield
     return holds
 
 
 def _unplaced(held: Iterable[_Held]) -> tuple[str, ...]:
-    return tuple(job.problem for job in held if job.problem)
+    problems = [job.problem for job in held if job.problem]
+    more = len(problems) - _DESCRIBED
+    return (*problems[:_DESCRIBED], *([f"{more} more jobs cannot be placed"] if more > 0 else []))

@@ -169,7 +169,7 @@ class SlurmCollector(Collector):
         families.up.add_metric([cluster], float(view.taken is not None and view.failure is None))
         if view.taken is None:
             return
-        families.age.add_metric([cluster], max(0.0, self._now() - view.taken))
+        families.age.add_metric([cluster], max(0.0, view.age(self._now())))
         families.suspicious.add_metric([cluster], float(view.suspicion is not None))
         if view.jobs_taken is not None:
             families.jobs_age.add_metric([cluster], max(0.0, self._now() - view.jobs_taken))

@@ -25,6 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from slurm_operator.slurm import limits
 from slurm_operator.slurm.address import (
     check_hostlist,
     check_name,
@@ -58,13 +59,16 @@ from slurm_operator.slurm.replies import (
     Statistics,
     moment,
 )
-from slurm_operator.slurm.session import MEGABYTE, Call, RequestInfo, RestTiming, Session, TokenSource
+from slurm_operator.slurm.room import SHARED
+from slurm_operator.slurm.session import Call, RequestInfo, RestTiming, Session, TokenSource
 from slurm_operator.slurm.transport import Transport
 from slurm_operator.slurm.versions import Feature
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from types import TracebackType
+
+    from slurm_operator.slurm.room import Room
 
 __all__ = ["RequestInfo", "RestClient", "RestTiming", "TokenSource", "parse_url"]
 
@@ -73,6 +77,11 @@ E = TypeVar("E", bound=Envelope)
 _LONGEST_NAMES: Final = 80
 # A time that no change can be newer than: the shortest question that slurmctld itself must answer.
 _FAR_FUTURE: Final = 2**33
+_LIMITS: Final[Mapping[type[Envelope], limits.ReplyLimit]] = {
+    Nodes: limits.NODES,
+    Jobs: limits.JOBS,
+    Reservations: limits.RESERVATIONS,
+}
 # What a list of unchanged jobs says about its time; one without jobs has a time like any other.
 _NEVER: Final = NoVal(set=True)
 
@@ -88,14 +97,13 @@ class RestClient:
         ca: bytes | None = None,
         timing: RestTiming | None = None,
         concurrency: int = 4,
-        max_reply: int = 256 * MEGABYTE,
         observe: Callable[[RequestInfo], None] | None = None,
         breaker: Breaker | None = None,
+        room: Room = SHARED,
     ) -> None:
         self.url = parse_url(url)
         self.breaker = breaker or Breaker()
         timing = timing or RestTiming()
-        self._max_reply = max_reply
         self._transport = Transport(self.url, ca=ca, connect=timing.connect)
         self._session = Session(
             self.url,
@@ -105,6 +113,7 @@ class RestClient:
             concurrency=concurrency,
             breaker=self.breaker,
             observe=observe,
+            room=room,
         )
 
     @property
@@ -190,11 +199,14 @@ class RestClient:
 
     async def partitions(self) -> tuple[Partition, ...]:
         """Return all partitions."""
-        return (await self._ask(Call("partitions", "partitions/", "list partitions"), Partitions)).partitions
+        size = limits.PARTITIONS.size
+        call = Call("partitions", "partitions/", "list partitions", limit=size)
+        return (await self._ask(call, Partitions)).partitions
 
     async def diag(self) -> Diag:
         """Return what slurmctld says about itself."""
-        return (await self._ask(Call("diag", "diag/", "read statistics"), Statistics)).statistics
+        call = Call("diag", "diag/", "read statistics", limit=limits.STATISTICS.size)
+        return (await self._ask(call, Statistics)).statistics
 
     # --- changing
 
@@ -305,7 +317,7 @@ class RestClient:
     # --- how
 
     async def _list(self, what: str, shape: type[E], since: int | None) -> E | None:
-        call = Call(what, f"{what}/", f"list {what}", limit=self._max_reply)
+        call = Call(what, f"{what}/", f"list {what}", limit=_LIMITS[shape].size)
         if since is None:
             return await self._ask(call, shape)
         return await self._session.ask(

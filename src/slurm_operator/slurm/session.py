@@ -1,8 +1,9 @@
 """What surrounds every request to a slurmrestd: deadline, slot, circuit breaker, version and token.
 
 Each call has one deadline that covers everything: waiting for one of the slots that bound concurrency,
-agreeing on the version, connecting, the answer to its last byte. So a server that hangs, drips or never ends
-cannot park whoever asks. After several failures in a row the breaker makes calls fail at once for a while.
+agreeing on the version, connecting, the answer to its last byte, decoding it. So a server that hangs, drips
+or never ends cannot park whoever asks. After several failures in a row the breaker makes calls fail at once
+for a while.
 
 The version is agreed on with the first request: `ping` in the newest version we know, then in the next older,
 until one is no 404. It is remembered, and agreed on anew when the server says it is another release, or when
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
-from slurm_operator.slurm import versions
+from slurm_operator.slurm import limits, versions
 from slurm_operator.slurm.errors import (
     CircuitOpen,
     NoCommonVersion,
@@ -34,27 +35,29 @@ from slurm_operator.slurm.replies import (
     INTERNAL_ERROR,
     NOT_FOUND,
     NOT_MODIFIED,
+    SHORT_ANSWER,
     Envelope,
     Pings,
     Question,
     Reply,
     read,
+    reading,
 )
+from slurm_operator.slurm.room import SHARED
+from slurm_operator.slurm.slices import in_slices
 from slurm_operator.slurm.transport import Attempt, Request, Transport
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.slurm.breaker import Breaker, Permit
+    from slurm_operator.slurm.room import Lease, Room
 
 TokenSource = Callable[[], str]
 """Called for every request; must not block; may raise a `SlurmError`."""
 
 E = TypeVar("E", bound=Envelope)
 
-MEGABYTE: Final = 2**20
-# Whatever is no list is a few kilobytes; `diag` grows with users and kinds of messages.
-SHORT_REPLY: Final = 8 * MEGABYTE
 _PRINTABLE: Final = re.compile(r"[!-~]+")
 
 
@@ -87,7 +90,7 @@ class Call:
     what: str
     method: str = "GET"
     body: object = None
-    limit: int = SHORT_REPLY
+    limit: int = limits.SHORT.size
     write: bool = False
     plain: str | None = None
     """The path without its condition, for a server that stumbles over it."""
@@ -100,9 +103,10 @@ class Call:
 class _Progress:
     """What has come of a call so far."""
 
-    __slots__ = ("attempt", "secret", "size")
+    __slots__ = ("attempt", "lease", "secret", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, lease: Lease) -> None:
+        self.lease = lease
         self.attempt = Attempt()
         self.secret = ""
         self.size = 0
@@ -121,6 +125,7 @@ class Session:
         concurrency: int,
         breaker: Breaker,
         observe: Callable[[RequestInfo], None] | None,
+        room: Room = SHARED,
     ) -> None:
         self.version: str | None = None
         self.release = ""
@@ -131,7 +136,9 @@ class Session:
         self._slots = asyncio.Semaphore(concurrency)
         self._breaker = breaker
         self._observe = observe
+        self._room = room
         self._agreeing = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._trouble = ""
 
     def words(self, what: str) -> str:
@@ -142,9 +149,10 @@ class Session:
         """Send a call and return its answer; None says that nothing has changed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        progress, outcome = _Progress(), "Cancelled"
+        progress, outcome = _Progress(self._room.lease()), "Cancelled"
         try:
-            content = await self._ask(call, shape, progress, started)
+            with progress.lease:
+                content = await self._ask(call, shape, progress, started)
             outcome = "unchanged" if content is None else "ok"
         except SlurmError as error:
             outcome = error.kind
@@ -225,9 +233,20 @@ class Session:
         elif reply.status == NOT_MODIFIED:
             return None
         progress.size = len(reply.body)
-        content = read(reply, shape, Question(self.words(call.what), call.absent, progress.secret))
+        progress.attempt.stage = Attempt.READING
+        content = await self._read(
+            reply, shape, Question(self.words(call.what), call.absent, progress.secret)
+        )
         self._note(content.meta.slurm.release)
         return content
+
+    async def _read(self, reply: Reply, shape: type[E], question: Question) -> E:
+        """Decode an answer, a long one beside the event loop."""
+        if len(reply.body) <= SHORT_ANSWER:
+            return read(reply, shape, question)
+        # One at a time: however many answers a server sends, it has one place in the line of all clusters.
+        async with self._reading:
+            return await in_slices(reading(reply, shape, question), beside=True)
 
     async def _send(self, call: Call, version: str, headers: Mapping[str, str], progress: _Progress) -> Reply:
         if call.feature is not None and not versions.offers(version, call.feature):
@@ -240,6 +259,7 @@ class Session:
             call.write,
             None if call.body is None else msgspec.json.encode(call.body),
             call.wanted,
+            progress.lease,
         )
         return await self._transport.send(request, headers, progress.attempt)
 
@@ -266,7 +286,7 @@ class Session:
             what = self.words("agree on a version with ping")
             try:
                 for version in versions.KNOWN:
-                    request = Request("GET", f"/slurm/{version}/ping/", what, SHORT_REPLY)
+                    request = Request("GET", f"/slurm/{version}/ping/", what, limits.SHORT.size)
                     reply = await self._transport.send(request, headers, Attempt())
                     if not _no_such_endpoint(reply):
                         content = read(reply, Pings, Question(what, secret=progress.secret))

@@ -32,6 +32,7 @@ from slurm_operator.slurm.errors import (
 )
 from slurm_operator.slurm.jobs import JobBook
 from slurm_operator.slurm.pace import Poll
+from slurm_operator.slurm.slices import in_slices
 from slurm_operator.slurm.view import ClusterView
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ class Survey:
         self._draining = False
         # Reservations were changed, and have not been listed since.
         self._booked = False
+        # The last round was woken.
+        self._woken = False
         # The last ClusterName that came with a list of nodes.
         self._cluster = ""
         self._failing: dict[str, str] = {}
@@ -116,6 +119,8 @@ class Survey:
         """Ask for the nodes and for all that is due; tell whether the nodes were listed.
 
         `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
+        The next round lists them as a whole again: whoever wrote may have heard of it a moment after the
+        first list was asked for, and "unchanged" would be no newer one.
         `awaited`: somebody waits for it: the same, but jobs that are a few seconds old will do, as long as no
         node has begun to look drained since. `booked`: a reservation was changed; that is remembered until
         they could be listed.
@@ -126,8 +131,9 @@ class Survey:
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        if not await self._ask_nodes(now, whole=woken or awaited):
+        if not await self._ask_nodes(now, whole=woken or awaited or self._woken):
             return False
+        self._woken = woken
         if self.belief.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
         waits = bool(self.owed) or (awaited and self._jobs_old(now))
@@ -296,7 +302,7 @@ class Survey:
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
-            listed = self._book.listed(found.jobs, sent)
+            listed = await in_slices(self._book.listing(found.jobs, sent))
             self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
             self.view = replace(self.view, jobs=listed)
         self.view = replace(self.view, jobs_taken=sent, jobs_failure=None, owed=frozenset())

@@ -191,20 +191,30 @@ class ClusterView:
     def _jobs_lack(self, name: str, now: float, newer_than: float) -> Verdict | None:
         """Say why the list of jobs cannot be used for a node, if so."""
         because = f": {self.jobs_failure}" if self.jobs_failure is not None else ""
+        too_large = isinstance(self.jobs_failure, errors.ReplyTooLarge)
+        reason = Reason.REPLY_TOO_LARGE if too_large else Reason.JOBS_UNKNOWN
         if self.jobs_taken is None:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs have never been listed{because}")
+            return no(reason, f"Slurm's jobs have never been listed{because}")
         if (age := now - self.jobs_taken) > self.jobs_stale_after:
-            return no(Reason.JOBS_UNKNOWN, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
+            return no(reason, f"Slurm's jobs were last listed {age:.0f} s ago{because}")
         if self.jobs_taken <= newer_than:
             return no(Reason.DRAIN_PENDING, f"Slurm's jobs have not been listed since then{because}")
         if name in self.owed:
-            return no(
-                Reason.JOBS_UNKNOWN, f"Slurm's jobs have not been listed since {name} looks drained{because}"
-            )
+            return no(reason, f"Slurm's jobs have not been listed since {name} looks drained{because}")
         return None
 
 
 EMPTY: Final = ClusterView()
+
+# The first kind of error that fits says why nothing is known.
+_REASONS: Final = (
+    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
+    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
+    (errors.TokenRefused, Reason.TOKEN_REFUSED),
+    (errors.Refused, Reason.SLURM_REFUSED),
+    (errors.WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
+    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
+)
 
 
 def is_other(reported: str, expected: str) -> bool:
@@ -261,22 +271,23 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
                 changes[name] = NodeChange(name, evidence.last, None)
     if old.jobs is not new.jobs:
         for name in old.jobs.holds.keys() | new.jobs.holds.keys():
-            if old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
-                changes[name] = NodeChange(name, old.nodes.get(name), new.nodes.get(name))
+            before, now = old.nodes.get(name), new.nodes.get(name)
+            known = before is not None or now is not None
+            if known and old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
+                changes[name] = NodeChange(name, before, now)
     return tuple(changes.values())
 
 
+# The first that a failure is an instance of counts.
+_REASONS: Final[tuple[tuple[type[SlurmError], Reason], ...]] = (
+    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
+    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
+    (errors.TokenRefused, Reason.TOKEN_REFUSED),
+    (errors.Refused, Reason.SLURM_REFUSED),
+    (WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
+    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
+)
+
+
 def _reason(failure: SlurmError) -> Reason:
-    match failure:
-        case errors.ControllerDown():
-            return Reason.SLURMCTLD_DOWN
-        case errors.Unavailable():
-            return Reason.SLURM_UNREACHABLE
-        case errors.TokenRefused():
-            return Reason.TOKEN_REFUSED
-        case errors.Refused():
-            return Reason.SLURM_REFUSED
-        case WrongCluster():
-            return Reason.CLUSTER_NAME_MISMATCH
-        case _:
-            return Reason.REPLY_UNREADABLE
+    return next((reason for kind, reason in _REASONS if isinstance(failure, kind)), Reason.REPLY_UNREADABLE)

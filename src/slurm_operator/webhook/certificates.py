@@ -6,7 +6,11 @@ pair that was good: it is given a TLS context that was made for that pair alone,
 a certificate of another key type before would go on offering that. A pair that cannot be used is said once,
 in the log, and the one before stays in service; connections that are open are not touched by any of this.
 
-Nothing is asked of the kernel but the time stamps of two files, once a second.
+Where a file with client authorities is given, only who has a certificate of one of them is answered: the API
+server, if it was told to show one. The file is read again when it changes, like the pair; without a usable
+one nothing is served.
+
+Nothing is asked of the kernel but the time stamps of two or three files, once a second.
 """
 
 from __future__ import annotations
@@ -38,14 +42,17 @@ class Pair:
 
     certificate: bytes
     key: bytes
+    client_ca: bytes | None = None
+    """The authorities whose clients are answered; None: anyone is."""
 
 
-def read_pair(folder: Path) -> Pair:
-    """Read both files of one moment."""
+def read_pair(folder: Path, client_ca: Path | None = None) -> Pair:
+    """Read both files of one moment, and the client authorities if there is a file of them."""
     home = (folder / CERTIFICATE).resolve().parent
     if not (home / KEY).exists():
         home = folder  # files that are linked one by one, to wherever
-    return Pair((home / CERTIFICATE).read_bytes(), (home / KEY).read_bytes())
+    authorities = None if client_ca is None else client_ca.read_bytes()
+    return Pair((home / CERTIFICATE).read_bytes(), (home / KEY).read_bytes(), authorities)
 
 
 def serving_context(pair: Pair, where: str) -> ssl.SSLContext:
@@ -57,14 +64,21 @@ def serving_context(pair: Pair, where: str) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     add_certificate(context, pair.certificate, pair.key, where=where)
+    if pair.client_ca is not None:
+        try:
+            context.load_verify_locations(cadata=pair.client_ca.decode("ascii"))
+        except (ssl.SSLError, ValueError) as error:
+            raise ConfigError(f"the client authorities are no certificates in PEM: {error}") from None
+        context.verify_mode = ssl.CERT_REQUIRED
     return context
 
 
 class Certificates:
     """The pair in service; `run` looks for a newer one."""
 
-    def __init__(self, folder: Path, period: float = _PERIOD) -> None:
+    def __init__(self, folder: Path, period: float = _PERIOD, client_ca: Path | None = None) -> None:
         self._folder = folder
+        self._client_ca = client_ca
         self._period = period
         self._stamp: object = None
         self._context: ssl.SSLContext | None = None
@@ -108,7 +122,7 @@ class Certificates:
         # Of before the reading: what changes meanwhile is seen by the next look.
         self._stamp = stamp
         try:
-            pair = read_pair(self._folder)
+            pair = read_pair(self._folder, self._client_ca)
             if pair == self._pair:
                 return
             context = serving_context(pair, str(self._folder))
@@ -132,9 +146,10 @@ class Certificates:
     def _look(self) -> object:
         """Return what changes with the files; an absent one is a value, too."""
         stamps: list[tuple[int, ...]] = []
-        for name in (CERTIFICATE, KEY):
+        client_ca = () if self._client_ca is None else (self._client_ca,)
+        for path in (self._folder / CERTIFICATE, self._folder / KEY, *client_ca):
             try:
-                status = (self._folder / name).stat()
+                status = path.stat()
             except OSError:
                 stamps.append(())
             else:

@@ -21,6 +21,7 @@ class WebhookOptions:
     kubeconfig: str | None
     server: Address
     cert_dir: Path
+    client_ca: Path | None
     health: Address | None
     metrics: Address | None
     metrics_secure: bool

@@ -55,7 +55,7 @@ async def _serve(options: WebhookOptions, config: ClientConfig) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop)
     async with Client(config, observe=observe_request) as client:
-        certificates = Certificates(options.cert_dir)
+        certificates = Certificates(options.cert_dir, client_ca=options.client_ca)
         judge = Judge(Lookups(client, options.namespaces))
         recorder = Recorder(client, options.namespaces)
         server = WebhookServer(options.server, certificates, judge, Binder(client), recorder)

@@ -12,6 +12,7 @@ look for another replica; then it stops to listen, and what is in flight gets it
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +26,8 @@ from slurm_operator.webhook.metrics import IN_FLIGHT, LATENCY, REQUESTS
 from slurm_operator.webhook.registration import BINDING_PATH, REMOVAL_PATH, WEBHOOKS
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from slurm_operator.kube.address import Address
     from slurm_operator.kube.meta import Object
@@ -41,6 +43,9 @@ _log = structlog.get_logger(__name__)
 # An object is at most 1.5 MiB in etcd, and a question about an update has two of them, and who asks.
 _LARGEST: Final = 7 * 1024 * 1024
 _AT_ONCE: Final = 64
+# Nearly every question is smaller. A large one takes up to ten times its size while it is answered.
+_SMALL: Final = 256 * 1024
+_LARGE_AT_ONCE: Final = 4
 # What the API server grants by default, and at most.
 _DEFAULT_SECONDS: Final = 10.0
 _MOST_SECONDS: Final = 30.0
@@ -73,6 +78,7 @@ class WebhookServer(HttpServer):
         self._writes = asyncio.Semaphore(_AT_ONCE)
         self._bindings = asyncio.Semaphore(_AT_ONCE)
         self._removals = asyncio.Semaphore(_AT_ONCE)
+        self._large = asyncio.Semaphore(_LARGE_AT_ONCE)
         self.draining = False
 
     def _application(self) -> web.Application:
@@ -119,19 +125,31 @@ class WebhookServer(HttpServer):
         seconds: float,
     ) -> web.StreamResponse:
         with IN_FLIGHT.labels(path).track_inprogress(), LATENCY.labels(path).time():
-            response = await _answered(request, slots, respond, seconds)
+            response = await _answered(request, self._place(request, slots), respond, seconds)
         REQUESTS.labels(path, str(response.status)).inc()
         if self.draining:
             response.force_close()
         return response
 
+    @contextlib.asynccontextmanager
+    async def _place(self, request: web.Request, slots: asyncio.Semaphore) -> AsyncIterator[None]:
+        """Wait for a place among those who are read and answered; a large question needs one of a few."""
+        size = request.content_length
+        large = self._large if size is None or size > _SMALL else contextlib.nullcontext()
+        async with large, slots:
+            yield
+
     async def serving(self) -> str | None:
-        """Make sure, by a handshake with itself, that the newest certificate is served; else say why not."""
+        """Make sure, by a handshake with itself, that the newest certificate is served; else say why not.
+
+        From TLS 1.3 on, the server's part of it is over before the client would show a certificate.
+        """
         if self._certificates.problem:
             return self._certificates.problem
         if self.port is None:
             return "does not listen yet"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE  # it is compared with our own instead
         try:
@@ -144,12 +162,12 @@ class WebhookServer(HttpServer):
 
 
 async def _answered(
-    request: web.Request, slots: asyncio.Semaphore, respond: Respond, seconds: float
+    request: web.Request, place: AbstractAsyncContextManager[None], respond: Respond, seconds: float
 ) -> web.Response:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     try:
-        async with asyncio.timeout_at(end), slots:
+        async with asyncio.timeout_at(end), place:
             question = review.parse(await request.read())
             # Lookups end a little earlier, so that there is time to say that they failed.
             text = await respond(question, max(0.0, (end - loop.time()) * _MARGIN))

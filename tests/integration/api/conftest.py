@@ -25,11 +25,11 @@ class Kubectl:
     """kubectl in one namespace of a box that knows our kinds."""
 
     def __init__(self, box: Box, namespace: str) -> None:
-        self._box = box
+        self.box = box
         self.namespace = namespace
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
-        return self._box.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
+        return self.box.kubectl("--namespace", self.namespace, *arguments, stdin=stdin)
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Apply manifests as a user would, with full validation."""
@@ -39,6 +39,19 @@ class Kubectl:
     def create(self, manifest: dict[str, Any]) -> None:
         """Create an object from exactly this manifest, nulls included."""
         self("create", "--filename", "-", stdin=json.dumps(manifest))
+
+    def eventually_accepts(self, manifest: dict[str, Any]) -> None:
+        """Create an object whose kind the API server may only just have learned."""
+        deadline = time.monotonic() + _DEADLINE
+        while True:
+            try:
+                self.create(manifest)
+            except BoxError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+            else:
+                return
 
     def get(self, kind: str, name: str) -> dict[str, Any]:
         """Return a stored object."""

@@ -20,7 +20,10 @@ OWN_CA = ("--set", "certManager.enabled=false")
 PLURALS = ("controllers", "restapis", "accountings", "loginsets", "nodesets", "tokens", "clusters")
 KINDS = tuple(f"{plural}.slinky.slurm.net" for plural in PLURALS)
 NAMESPACED = ("deployments", "services", "serviceaccounts", "secrets", "roles", "rolebindings")
-WIDE = ("clusterroles", "clusterrolebindings", "validatingwebhookconfigurations")
+WIDE = (
+    *("clusterroles", "clusterrolebindings", "validatingwebhookconfigurations"),
+    *("mutatingwebhookconfigurations", "validatingadmissionpolicies", "validatingadmissionpolicybindings"),
+)
 OF_THE_OPERATOR = "app.kubernetes.io/part-of=slurm-operator"
 
 

@@ -41,6 +41,15 @@ class Cluster:
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
         return self._box.kubectl("--namespace", NAMESPACE, *arguments, stdin=stdin)
 
+    def checked(self) -> list[dict[str, Any]] | None:
+        """Return what Kubernetes finds wrong with the types in the policy; None while it has not checked."""
+        (policy,) = json.loads(self.kubectl("get", "validatingadmissionpolicies", "--output=json"))["items"]
+        status = policy.get("status", {})
+        if status.get("observedGeneration") != policy["metadata"]["generation"]:
+            return None
+        warnings: list[dict[str, Any]] = status.get("typeChecking", {}).get("expressionWarnings", [])
+        return warnings
+
     def create(self, **body: Any) -> None:
         """Create an object."""
         self.kubectl("create", "--filename=-", stdin=json.dumps(body))
@@ -119,6 +128,8 @@ async def test_kubernetes_itself_does_not_end_a_worker(
         box.kubectl("create", "namespace", name)
     helm = Helm(helm_program, box, "slinky", tmp_path)
     await asyncio.to_thread(helm.install, "slurm-operator", OPERATOR, "--set", "certManager.enabled=false")
+    await cluster.until(lambda: cluster.checked() is not None, "Kubernetes has checked the policy")
+    assert cluster.checked() == []
     nodes = box.kubectl("get", "nodes", "--output=jsonpath={.items[*].metadata.name}").split()
     owned, tainted, full, lost = nodes
     for name in ("background", "foreground"):

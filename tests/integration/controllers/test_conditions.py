@@ -10,6 +10,7 @@ from slurm_operator.api import Cluster, Controller
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.conditions import StatusWriter, condition
 from slurm_operator.kube.client import Client, RequestInfo
+from slurm_operator.kube.texts import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -160,3 +161,18 @@ async def test_false_is_written_out(client: Client, writing: Client, kube_namesp
     found = find_condition(stored.status.conditions, "Ready")
     assert found is not None
     assert (found.status, found.observed_generation) == ("False", 1)
+
+
+async def test_a_message_of_any_length_is_written_and_then_rests(
+    client: Client, writing: Client, requests: list[RequestInfo], kube_namespace: str
+) -> None:
+    """A condition that quotes a megabyte is cut to what the API server takes, and not written again."""
+    live = await create(client, kube_namespace)
+    writer = StatusWriter(writing, "first")
+    assert await writer.write(live, ready(live, "ü" * 1_000_000))
+    stored = await client.get(Controller, "main", kube_namespace)
+    (found,) = stored.status.conditions
+    assert found.message.endswith("ü…")
+    assert len(found.message.encode()) <= MESSAGE_BYTES
+    assert not await writer.write(stored, ready(stored, "ü" * 1_000_000))
+    assert len(requests) == 1

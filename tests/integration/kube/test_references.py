@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import sys
 from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from slurm_operator.kube.errors import KubeError
 from slurm_operator.kube.manager import Manager
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Secret
-from slurm_operator.kube.references import Owner, References, enqueue_owners
+from slurm_operator.kube.references import PER_NAMESPACE, Budget, Owner, References, enqueue_owners
 from slurm_operator.kube.tls import tls_context
 from tests.integration.kube.informer_checks import HASTY, wait_until
 
@@ -36,9 +37,11 @@ NAME = "token"
 class Bed:
     """References that run, and the owners that heard of a change."""
 
-    def __init__(self, client: Client, namespaces: Sequence[str] = ()) -> None:
+    def __init__(self, client: Client, namespaces: Sequence[str] = (), budget: Budget | None = None) -> None:
         self.client = client
-        self.references = References(client, Secret, namespaces=namespaces, timing=HASTY)
+        self.references = References(
+            client, Secret, namespaces=namespaces, timing=HASTY, budget=budget, poll_seconds=0.2
+        )
         self.heard: Counter[Key] = Counter()
         self.references.changes.subscribe(lambda event: self.heard.update(enqueue_owners(NAME)(event)))
 
@@ -362,3 +365,64 @@ class Standby:
 
     async def release(self, *, free: bool = True) -> None:
         del free
+
+
+# ----------------------------------------------------------------------------------- more than can be watched
+async def test_a_life_without_a_watch(client: Client, kube_namespace: str) -> None:
+    """An owner of an object beyond the bound hears of its creation, its change and its deletion, too."""
+    key, owner = Key(kube_namespace, "key"), Key(kube_namespace, "me")
+    async with running(Bed(client, budget=Budget(0, 0))) as bed:
+        before = watches()
+        bed.references.want(Owner(NAME, owner), [key])
+        assert bed.references.polled == {key}
+        assert await bed.value(key) is None
+        await put(client, key, "one")
+        await wait_until(lambda: bed.heard[owner] >= 1, "an owner heard")
+        assert await bed.value(key) == b"one"
+        await put(client, key, "two")
+        await wait_until(lambda: bed.heard[owner] >= 2, "an owner heard")
+        assert await bed.value(key) == b"two"
+        await client.delete(Secret, key.name, key.namespace)
+        await wait_until(lambda: bed.heard[owner] >= 3, "an owner heard")
+        assert await bed.value(key) is None
+        assert bed.heard == {owner: 3}, "a read that finds nothing new tells nobody"
+        assert watches() == before
+
+
+async def test_a_free_watch_goes_to_an_object_without_one(client: Client, kube_namespace: str) -> None:
+    """When a watched object is released, one that was read in turn is watched, and its owner hears of it."""
+    first, second = Key(kube_namespace, "first"), Key(kube_namespace, "second")
+    me, you = Key(kube_namespace, "me"), Key(kube_namespace, "you")
+    await put(client, second, "one")
+    async with running(Bed(client, budget=Budget(1, 1))) as bed:
+        bed.references.want(Owner(NAME, me), [first])
+        bed.references.want(Owner(NAME, you), [second])
+        assert bed.references.polled == {second}
+        assert await bed.value(second) == b"one"
+        bed.references.want(Owner(NAME, me), [])
+        assert bed.references.polled == frozenset()
+        await wait_until(lambda: bed.heard[you] >= 1, "an owner heard")
+        assert await bed.value(second) == b"one"
+        await put(client, second, "two")
+        await wait_until(lambda: bed.heard[you] >= 2, "an owner heard")
+        assert await bed.value(second) == b"two"
+
+
+async def test_a_tenant_who_names_a_thousand_secrets_has_a_few_watches(
+    client: Client, kube_namespace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The connections are bounded, another namespace has its own watch, and everything is answered."""
+    names = [Key(kube_namespace, f"s{number}") for number in range(1000)]
+    other = Key("default", "somebody-elses")
+    async with running(Bed(client)) as bed:
+        before, began = watches(), asyncio.get_running_loop().time()
+        bed.references.want(Owner(NAME, Key(kube_namespace, "greedy")), names)
+        bed.references.want(Owner(NAME, Key("default", "modest")), [other])
+        assert await bed.references.get(other) is None
+        answered = asyncio.get_running_loop().time() - began
+        assert other not in bed.references.polled
+        assert len(bed.references.polled) == 1000 - PER_NAMESPACE
+        assert await bed.references.get(names[0]) is None
+        await wait_until(lambda: watches() - before == PER_NAMESPACE + 1, "the watches")
+    with capsys.disabled():
+        sys.stdout.write(f" [1,000 Secrets: {PER_NAMESPACE} watches, the other answered in {answered:.2f} s]")

@@ -33,7 +33,7 @@ DRAIN = NodeUpdate(state=("DRAIN",), reason="slurm-operator: test")
 def reader(server: HostileSlurmrestd, fault: Fault | None = None, **options: Any) -> RestClient:
     """Return a client whose breaker stays closed; its deadlines are short if the fault is one that hangs."""
     timing = SHORT if fault in HANGING else RestTiming()
-    options = {"timing": timing, "breaker": Breaker(PATIENT), "max_reply": 2**20, **options}
+    options = {"timing": timing, "breaker": Breaker(PATIENT), **options}
     return RestClient(server.url, lambda: TOKEN, **options)
 
 

@@ -55,7 +55,7 @@ from tests.integration.slurm.hostile_wire import Seen, read_request, send
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 __all__ = ["Fault", "HostileSlurmrestd", "Json", "Seen", "job", "node", "number", "ping", "reservation"]
@@ -102,6 +102,8 @@ class HostileSlurmrestd:
         self.reconfigured = 0
         self.stumbles = False
         """Whether conditional questions for nodes that have changed get a 500, as they do from 24.11."""
+        self.raw: dict[str, Callable[[], Iterable[bytes]]] = {}
+        """By endpoint: what to send instead of an answer, head and all, piece by piece."""
 
     # --- running
 
@@ -207,6 +209,11 @@ class HostileSlurmrestd:
                     self.log.append(seen)
                     self._arrival.set()
                     fault = self._strike(seen.endpoint)
+                    if seen.endpoint in self.raw:
+                        for piece in self.raw[seen.endpoint]():
+                            writer.write(piece)
+                            await writer.drain()
+                        break
                     if not await send(writer, self._answer(seen, fault), fault):
                         break
         finally:

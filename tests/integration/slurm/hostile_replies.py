@@ -27,7 +27,7 @@ class Fault(StrEnum):
     GARBAGE = "not JSON"
     WRONG_TYPE = "HTML with status 200"
     NOT_HTTP = "not HTTP"
-    HUGE = "10 MB"
+    HUGE = "10 MB of text in one entry"
     HUGE_HEADERS = "huge headers"
     REDIRECT = "redirect"
     UNAUTHORIZED = "401"
@@ -187,6 +187,6 @@ def spoiled(fault: Fault, what: str, entries: list[Any]) -> str:
             word = "job_state" if what == "jobs" else "state"
             entries = [{**entry, word: ["QUANTUM"], "spin": {"up": [1, None]}} for entry in entries]
         case Fault.HUGE:
-            padding = "x" * (_TEN_MEGABYTES // max(1, len(entries)))
-            entries = [{**entry, "extra": padding} for entry in entries or [node("n1")]]
+            first, *others = entries or [node("n1")]
+            entries = [{**first, "extra": "x" * _TEN_MEGABYTES}, *others]
     return json.dumps(entries)

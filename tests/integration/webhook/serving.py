@@ -185,7 +185,7 @@ def start(box: Box | None, folder: Path, *flags: str, **env: str) -> Process:
 
 
 @contextlib.contextmanager
-def staged(box: Box, folder: Path) -> Iterator[Stage]:
+def staged(box: Box, folder: Path, *flags: str) -> Iterator[Stage]:
     """Register a webhook that runs under exactly the rights it needs, for one namespace of its own."""
     install_crds(box)
     volume, authority = SecretVolume(folder / "certs"), pki.make_authority("webhook-ca")
@@ -193,7 +193,7 @@ def staged(box: Box, folder: Path) -> Iterator[Stage]:
     with box.namespace("judged") as inside, box.namespace("free") as outside:
         box.kubectl("label", "namespace", inside, f"webhook-test={inside}")
         (folder / "kubeconfig").symlink_to(webhook_kubeconfig(box, inside, *_VALUES))
-        process = start(None, folder)
+        process = start(None, folder, *flags)
         try:
             port = asyncio.run(process.port("webhook"))
             stage = Stage(

@@ -41,6 +41,8 @@ PLURALS = sorted(CRDS)
 # `kubectl apply` keeps a copy of the object in an annotation, which may have this many bytes.
 ANNOTATION_LIMIT = 262_144
 
+# Upper bounds, which the reference mostly does not have; a test below says that everything has one.
+BOUNDS = frozenset({"maximum", "maxLength", "maxItems", "maxProperties"})
 _OBSERVED = {"status.observedGeneration": {"format": "int64", "type": "integer"}}
 _DURATION = {"pattern": duration.PATTERN, "type": "string"}
 # Stricter only where the reference itself could not decode what its schema lets through, or could not run it.
@@ -52,7 +54,6 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
         "spec.ha.backups": {
             "default": 1,
             "format": "int32",
-            "maximum": 9,
             "minimum": 1,
             "type": "integer",
         },
@@ -110,9 +111,9 @@ def _walk(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[st
 
 
 def _facts(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return what a schema says about one field, without prose, rules and the fields below it."""
+    """Return what a schema says about one field, without prose, bounds, rules and the fields below it."""
     nested = {"description", "properties", "items", "additionalProperties", "x-kubernetes-validations"}
-    facts = {key: value for key, value in schema.items() if key not in nested}
+    facts = {key: value for key, value in schema.items() if key not in nested | BOUNDS}
     return facts | ({"required": sorted(facts["required"])} if "required" in facts else {})
 
 
@@ -130,7 +131,38 @@ def test_fields_are_those_of_the_reference(plural: str) -> None:
         for path, schema in _walk(_schema(plural))
         if path not in {"apiVersion", "kind", "metadata"}
     }
-    assert ours == REFERENCE[plural]["fields"] | DIFFERENCES[plural]
+    theirs = {path: _facts(facts) for path, facts in REFERENCE[plural]["fields"].items()}
+    assert ours == theirs | DIFFERENCES[plural]
+
+
+@pytest.mark.parametrize("plural", PLURALS)
+def test_bounds_of_the_reference_stay(plural: str) -> None:
+    """Where the reference has an upper bound, it is ours."""
+    ours = dict(_walk(_schema(plural)))
+    for path, facts in REFERENCE[plural]["fields"].items():
+        assert {name: facts[name] for name in BOUNDS & facts.keys()}.items() <= ours[path].items(), path
+
+
+@pytest.mark.parametrize("plural", PLURALS)
+def test_everything_in_a_manifest_has_an_upper_bound(plural: str) -> None:
+    """No string, list, map or count that a user writes can be as large as one likes."""
+    bound = {"string": "maxLength", "array": "maxItems", "integer": "maximum"}
+    unbounded = []
+    for path, schema in _walk(_schema(plural)["properties"]["spec"], "spec"):
+        wanted = "maxLength" if "anyOf" in schema else bound.get(schema["type"])
+        if isinstance(schema.get("additionalProperties"), dict):
+            wanted = "maxProperties"
+        if wanted and wanted not in schema and "enum" not in schema:
+            unbounded.append(path)
+    # A time, not an amount: nothing grows with it.
+    assert unbounded == (["spec.minReadySeconds"] if plural == "nodesets" else [])
+
+
+@pytest.mark.parametrize("plural", ["loginsets", "nodesets"])
+def test_the_api_server_itself_keeps_the_controller(plural: str) -> None:
+    """The reference to the Controller cannot be changed, with or without a webhook."""
+    (rule,) = dict(_walk(_schema(plural)))["spec.controllerRef"]["x-kubernetes-validations"]
+    assert rule["rule"] == "self == oldSelf"
 
 
 @pytest.mark.parametrize("plural", PLURALS)
@@ -193,8 +225,10 @@ def test_rules_blame_a_field_and_say_what_to_do(plural: str) -> None:
     """Each CEL rule names an existing field, starts its message with one, and stays on one line."""
     for path, schema in _walk(_schema(plural)):
         for rule in schema.get("x-kubernetes-validations", ()):
-            assert rule["fieldPath"].removeprefix(".") in schema["properties"], path
-            assert rule["message"].split()[0].split(".")[0] in schema["properties"], rule["message"]
+            # A rule of a field blames that field by itself.
+            fields = schema["properties"] if "fieldPath" in rule else {path.split(".")[-1]}
+            assert rule.get("fieldPath", f".{path.split('.')[-1]}").removeprefix(".") in fields, path
+            assert rule["message"].split()[0].split(".")[0] in fields, rule["message"]
             assert "\n" not in rule["message"]
             assert ": " in rule["message"], "the part after the colon says what to do"
 

@@ -27,18 +27,17 @@ from slurm_operator.kube.eventseries import (
     FINISH,
     FIRST_INTERVAL,
     LONGEST_INTERVAL,
-    NOTE_LIMIT,
     REFILL_SECONDS,
     Counted,
     Create,
     Drop,
     EventCorrelator,
     Occurrence,
-    shorten,
 )
 from slurm_operator.kube.meta import ObjectMeta
 from slurm_operator.kube.models import Node, Pod
 from slurm_operator.kube.parts import ObjectReference
+from slurm_operator.kube.texts import NOTE_BYTES, shorten
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 POD = ObjectReference(api_version="v1", kind="Pod", namespace="ns", name="web-0", uid="u1")
@@ -243,15 +242,15 @@ def test_a_cut_name_is_a_valid_one(name: str) -> None:
 def test_a_long_note_is_cut_at_a_character(text: str) -> None:
     """A note never exceeds the limit in bytes, stays readable, and shows that it was cut."""
     cut = shorten(text)
-    assert len(cut.encode()) <= NOTE_LIMIT
+    assert len(cut.encode()) <= NOTE_BYTES
     assert cut.endswith("…")
     assert text.startswith(cut[:-1])
-    assert len(cut.encode()) > NOTE_LIMIT - 8
+    assert len(cut.encode()) > NOTE_BYTES - 8
 
 
 def test_a_short_note_is_left_alone() -> None:
     """A note at the limit is not touched."""
-    assert shorten("x" * NOTE_LIMIT) == "x" * NOTE_LIMIT
+    assert shorten("x" * NOTE_BYTES) == "x" * NOTE_BYTES
 
 
 def test_the_event_of_a_cluster_scoped_object_lives_in_default() -> None:

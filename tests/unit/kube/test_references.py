@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from slurm_operator.kube.meta import Key
-from slurm_operator.kube.references import Owner, Referenced, Wants, enqueue_owners
+from slurm_operator.kube.references import Budget, Owner, Referenced, Wants, enqueue_owners
 from tests.exploring import examples
 
 KEYS = [Key(namespace, name) for namespace in ("a", "b") for name in ("one", "two", "three")]
@@ -76,3 +76,63 @@ def test_only_the_own_owners_are_enqueued() -> None:
     assert list(enqueue_owners("token")(event)) == [here]
     assert list(enqueue_owners("cluster")(event)) == [there]
     assert list(enqueue_owners("other")(event)) == []
+
+
+# ------------------------------------------------------------------------------------------ how many watches
+def test_watches_are_bounded_by_namespace_and_in_all() -> None:
+    """An object beyond either bound gets no watch, and the bound of one namespace leaves others theirs."""
+    budget = Budget(per_namespace=2, most=3)
+    assert [budget.take(Key("a", name)) for name in "xyz"] == [True, True, False]
+    assert [budget.take(Key("b", name)) for name in "xy"] == [True, False]
+
+
+def test_a_watch_that_is_given_up_goes_to_one_that_waits() -> None:
+    """The object that waited longest in a namespace below its bound gets it."""
+    budget = Budget(per_namespace=2, most=3)
+    for namespace, names in (("a", "xyz"), ("b", "xy")):
+        for name in names:
+            budget.take(Key(namespace, name))
+    assert budget.give_up(Key("b", "x")) == Key("b", "y")
+    assert budget.give_up(Key("a", "z")) is None
+    assert budget.give_up(Key("a", "x")) is None
+    assert budget.take(Key("c", "x"))
+    assert not budget.take(Key("c", "y"))
+
+
+class BudgetMachine(RuleBasedStateMachine):
+    """Whatever is taken and given up, the bounds hold, and no watch stays unused while somebody waits."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.budget = Budget(per_namespace=2, most=3)
+        self.watched: set[Key] = set()
+        self.waiting: set[Key] = set()
+
+    @rule(key=st.sampled_from(KEYS))
+    def take(self, key: Key) -> None:
+        if key not in self.watched | self.waiting:
+            (self.watched if self.budget.take(key) else self.waiting).add(key)
+
+    @rule(key=st.sampled_from(KEYS))
+    def give_up(self, key: Key) -> None:
+        if key not in self.watched | self.waiting:
+            return
+        heir = self.budget.give_up(key)
+        self.watched.discard(key)
+        self.waiting.discard(key)
+        if heir is not None:
+            assert heir in self.waiting
+            self.waiting.discard(heir)
+            self.watched.add(heir)
+
+    @invariant()
+    def bounds_hold(self) -> None:
+        per_namespace = {each: sum(key.namespace == each for key in self.watched) for each in ("a", "b")}
+        assert len(self.watched) <= 3
+        assert all(count <= 2 for count in per_namespace.values())
+        if len(self.watched) < 3:
+            assert all(per_namespace[key.namespace] == 2 for key in self.waiting)
+
+
+TestBudget = BudgetMachine.TestCase
+TestBudget.settings = settings(max_examples=examples(50), stateful_step_count=40)

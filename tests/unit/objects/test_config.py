@@ -227,6 +227,33 @@ def test_nodes_and_scripts_do_not_concern_clients() -> None:
     assert config.client_conf(Cluster(changed)) != config.client_conf(Cluster(controller()))
 
 
+CONSTRAINED = {"annotations": {"slinky.slurm.net/constrain-memory": "true"}}
+
+
+def test_jobs_have_memory_limits_in_clusters_that_say_so() -> None:
+    """With the annotation cgroup.conf limits memory and tasks are put under it; clients see no change."""
+    plain, limited = Cluster(controller()), Cluster(controller(CONSTRAINED))
+    files = config.controller_files(limited, found())
+    assert "ConstrainRAMSpace=yes" in files["cgroup.conf"].splitlines()
+    assert "TaskPlugin=task/cgroup" in files["slurm.conf"].splitlines()
+    before = config.controller_files(plain, found())
+    assert before["cgroup.conf"] == "CgroupPlugin=cgroup/v2\nIgnoreSystemd=yes\n"
+    assert "TaskPlugin" not in before["slurm.conf"]
+    assert config.client_conf(limited) == config.client_conf(plain)
+
+
+def test_a_task_plugin_or_a_cgroup_conf_of_the_user_stands() -> None:
+    """Whoever sets TaskPlugin keeps it, and with a cgroup.conf of one's own nothing is added at all."""
+    own = controller(CONSTRAINED, extraConf="TaskPlugin=task/affinity")
+    assert [line for line in _slurm_conf(Cluster(own), found()) if line.startswith("TaskPlugin")] == [
+        "TaskPlugin=task/affinity"
+    ]
+    file = controller(CONSTRAINED, configFileRefs=[{"name": "mine"}])
+    files = config.controller_files(Cluster(file), found(mine={"cgroup.conf": "CgroupPlugin=disabled"}))
+    assert files.keys() == {"slurm.conf"}
+    assert "TaskPlugin" not in files["slurm.conf"]
+
+
 def test_any_order_of_node_sets_gives_one_text() -> None:
     """NodeSets are written in the order of their names, whatever order a cache returns them in."""
     node_sets = [node_set("b"), node_set("a", partition={"enabled": True, "config": "Default=YES"})]

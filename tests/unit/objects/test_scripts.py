@@ -61,7 +61,7 @@ def test_logfile_prints_what_is_written_into_the_pipe(tmp_path: Path, existing: 
     with _running("sh", scripts.LOGFILE, SOCKET=str(log)) as process:
         assert process.stdout is not None
         _until(lambda: log.exists() and stat.S_ISFIFO(log.stat().st_mode))
-        assert stat.S_IMODE(log.stat().st_mode) == 0o777
+        _until(lambda: stat.S_IMODE(log.stat().st_mode) == 0o660)
         for line in ("first\n", "second\n"):
             with log.open("w", encoding="utf-8") as pipe:
                 pipe.write(line)
@@ -81,6 +81,26 @@ def test_logfile_keeps_a_pipe_that_is_there(tmp_path: Path) -> None:
             pipe.write("x\n")
         assert process.stdout.readline() == "x\n"
     assert log.stat().st_ino == before
+
+
+def test_jobs_can_neither_open_nor_replace_the_pipe(tmp_path: Path) -> None:
+    """In a folder that all may write to, as a new volume is, others have no way to the log of slurmd."""
+    folder = tmp_path / "slurm"
+    folder.mkdir()
+    folder.chmod(0o777)
+    log = folder / "slurmd.log"
+    with _running("sh", scripts.LOGFILE, SOCKET=str(log)):
+        _until(log.exists)
+        assert not stat.S_IMODE(log.stat().st_mode) & stat.S_IRWXO
+        assert not stat.S_IMODE(folder.stat().st_mode) & stat.S_IWOTH
+
+
+def test_users_without_a_common_group_share_an_open_pipe(tmp_path: Path) -> None:
+    """The pipe for a daemon of another user is open, as it always was."""
+    log = tmp_path / "slurm" / "slurmd.log"
+    with _running("sh", scripts.LOGFILE_OPEN, SOCKET=str(log)):
+        _until(log.exists)
+        _until(lambda: stat.S_IMODE(log.stat().st_mode) == 0o777)
 
 
 # ----------------------------------------------------------------------------------------------- reconfigure

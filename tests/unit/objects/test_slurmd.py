@@ -175,6 +175,15 @@ def test_an_external_slurmctld_is_where_it_says() -> None:
     assert "slurm.example.org:7000" in built.spec["containers"][0]["args"]
 
 
+def test_memory_is_kept_for_slurmd_in_clusters_that_say_so() -> None:
+    """Only a Controller with the annotation makes workers offer less than their limit."""
+    nodeset = node_set("gpu", slurmd={"resources": {"limits": {"memory": "10Gi"}}})
+    limited = controller({"annotations": {"slinky.slurm.net/constrain-memory": "true"}})
+    for owner, memory in ((controller(), "10240"), (limited, "9728")):
+        built = worker_template(nodeset, owner, found(), cluster_domain=DOMAIN)
+        assert named(built.spec["containers"][0]["env"])["POD_MEMORY"]["value"] == memory
+
+
 def test_the_node_goes_down_before_the_pod_ends() -> None:
     """The container tells Slurm before it stops, unless the user has something better to do."""
     command = container()["lifecycle"]["preStop"]["exec"]["command"]

@@ -107,6 +107,17 @@ def test_resources_are_whole_numbers(given_limits: dict[str, Any], cpus: str, me
     assert environment(limits(**given_limits)) == {"POD_CPUS": cpus, "POD_MEMORY": memory}
 
 
+@pytest.mark.parametrize(
+    ("memory", "offered"),
+    [(None, "0"), ("100Mi", "50"), ("256Mi", "192"), ("2Gi", "1946"), ("10Gi", "9728"), ("512Gi", "523264")],
+)
+def test_some_memory_is_kept_for_slurmd(memory: str | None, offered: str) -> None:
+    """With a reserve, jobs get a twentieth less: at least 64 MiB, at most 1 GiB, and never less than half."""
+    nodeset = node_set("gpu", slurmd=limits(memory=memory) if memory else {})
+    found = {item["name"]: item["value"] for item in resource_environment(nodeset, reserve=True)}
+    assert found["POD_MEMORY"] == offered
+
+
 def test_limits_of_the_container_come_before_those_of_the_pod() -> None:
     """Each resource is limited by the container if it has a limit of its own, else by the pod."""
     pod = limits(cpu="8", memory="8Gi")

@@ -61,7 +61,7 @@ def test_a_nodeset_that_is_deleted_asks_for_no_names() -> None:
         (("gpu-", 101, 3), ("gpu-", 101, 0), "gpu-100"),
         (("gpu", 11, 0), ("gpu1", 1, 0), "gpu10"),
         (("gpu", 10, 0), ("gpu1", 9, 0), ""),
-        (("gpu", 2**31 - 1, 0), ("gpu", 2**31 - 1, 9), "gpu100000000"),
+        (("gpu", 2**31 - 1, 0), ("gpu", 2**31 - 1, 5), "gpu10000"),
     ],
 )
 def test_names_of_two_nodesets(one: tuple[str, int, int], other: tuple[str, int, int], shared: str) -> None:

@@ -86,3 +86,15 @@ async def test_unchanged_keeps_a_list_for_half_a_minute_at_most() -> None:
         begun = now()
         await watched.until(lambda: watched.watch.view.nodes["n1"].state == ("ALLOCATED",))
         assert now() - begun <= watched.watch.timing.stale_after + 1.0
+
+
+@virtual_time
+async def test_after_a_write_two_lists_are_whole() -> None:
+    """Who hears a moment too late that his write is done needs a list after that one, and not in a minute."""
+    cluster = Cluster(node("n1"))
+    async with watching(cluster) as watched:
+        await watched.settle()
+        watched.watch.wake()
+        await watched.until(lambda: watched.watch.view.age(now()) < 0.1)
+        heard = now()
+        await watched.until(lambda: isinstance(watched.watch.view.node("n1", now(), heard), Known), 5.0)

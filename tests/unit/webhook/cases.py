@@ -44,7 +44,8 @@ def claim(name: str, mode: str) -> dict[str, Any]:
     }
 
 
-IMAGE = {"image": "any"}
+MEMORY = {"resources": {"requests": {"memory": "1Gi"}}}
+IMAGE = {"image": "any", **MEMORY}
 
 
 def worker(controller: str, name: str = "worker") -> dict[str, Any]:

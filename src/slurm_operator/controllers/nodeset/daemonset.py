@@ -24,6 +24,7 @@ from slurm_operator.controllers.nodeset.order import marked
 from slurm_operator.controllers.nodeset.scaling import (
     NAME_TAKEN_SECONDS,
     Demand,
+    full,
     leave_other_mode,
     name_in_use,
     replace_finished,
@@ -103,6 +104,8 @@ def _has_name(pods: Iterable[Worker], hostname: str) -> bool:
 
 
 def _create(seen: Observation, node: Node, users: Mapping[str, Worker], demand: Demand) -> None:
+    if full(demand):
+        return
     name, hostname = daemon_name(seen.nodeset, node), expected_hostname(node)
     blocked = name_in_use(hostname, users) or obstacle(seen, hostname, name)
     if blocked is None:

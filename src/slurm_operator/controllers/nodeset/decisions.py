@@ -27,6 +27,7 @@ class Wait(StrEnum):
     TOKEN_REFUSED = "TokenRefused"  # noqa: S105 - a reason, no password
     SLURM_REFUSED = "SlurmRefused"
     REPLY_UNREADABLE = "ReplyUnreadable"
+    REPLY_TOO_LARGE = "ReplyTooLarge"
     LIST_SUSPICIOUS = "ListSuspicious"
     CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
     NODE_MISSING = "NodeMissing"

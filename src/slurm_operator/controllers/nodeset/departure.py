@@ -19,6 +19,7 @@ from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
 from slurm_operator.controllers.nodeset.actions import AddFinalizer, PatchPod, RemoveFinalizer
 from slurm_operator.controllers.nodeset.observation import Fate, Observation
+from slurm_operator.slurm.errors import WrongCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -86,6 +87,8 @@ def _without_slurm(seen: Observation) -> bool:
     view = seen.view
     if view is None:
         return True
+    if isinstance(view.failure, WrongCluster):
+        return False  # some Slurm answers, and it is not the one that could say what runs
     asked = view.taken is not None or view.failure is not None
     return asked and view.stale(seen.now)
 

@@ -288,7 +288,7 @@ def _finish(
 
 
 def _desired(seen: Observation) -> int:
-    return seen.nodeset.status.desired if seen.daemon else max(0, seen.nodeset.spec.replicas)
+    return seen.nodeset.status.desired if seen.daemon else seen.nodeset.wanted_replicas
 
 
 def _patch(seen: Observation, sight: Sight, worker: Worker, cordon: Changes | None) -> list[Action]:
@@ -319,8 +319,11 @@ def _expires(worker: Worker) -> bool:
 
 
 def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision | None) -> list[Action]:
-    # Before slurmd has started, what Slurm has under that name is left from the pod before.
-    node = sight.node(worker.slurm_name) if worker.started else None
+    # Before slurmd has started, what Slurm has under that name is left from the pod before. That it has
+    # started is seen by the kubelet, or by Slurm, which then has the UID of the pod.
+    node = sight.node(worker.slurm_name)
+    if node is not None and not worker.started and node.instance_id != worker.uid:
+        node = None
     wanted = list(podstatus.state_conditions(node).values()) if node is not None else []
     if decision is not None:
         wanted.append(podstatus.safe_condition(decision))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.kube.meta import Condition
+from slurm_operator.kube.texts import shorten
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +50,7 @@ def _names(state: tuple[str, ...]) -> tuple[str, ...]:
 def state_conditions(node: Node) -> dict[str, Condition]:
     """Return the conditions that mirror a node, by type."""
     kinds = (f"{wellknown.POD_CONDITION_PREFIX}{name}" for name in state_names(node))
-    return {kind: Condition(type=kind, status="True", message=node.reason) for kind in kinds}
+    return {kind: Condition(type=kind, status="True", message=shorten(node.reason)) for kind in kinds}
 
 
 def safe_condition(decision: Decision) -> Condition:
@@ -59,10 +60,10 @@ def safe_condition(decision: Decision) -> Condition:
             type=wellknown.POD_CONDITION_SAFE,
             status="False",
             reason=decision.reason.value,
-            message=decision.message,
+            message=shorten(decision.message),
         )
     return Condition(
-        type=wellknown.POD_CONDITION_SAFE, status="True", reason="Safe", message=decision.because
+        type=wellknown.POD_CONDITION_SAFE, status="True", reason="Safe", message=shorten(decision.because)
     )
 
 

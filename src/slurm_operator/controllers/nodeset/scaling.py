@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 FAILED_POD_DELAY: Final = timedelta(seconds=15)
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
+# As many as take some ten seconds; the next portion follows after a look at what became of this one.
+CREATES_PER_RECONCILE: Final = 1000
+MORE_CREATES_SECONDS: Final = 1.0
 
 
 @dataclass(slots=True)
@@ -52,7 +55,7 @@ class Demand:
 def numbered(seen: Observation, sight: Sight) -> Demand:
     """Decide about numbered workers."""
     nodeset = seen.nodeset
-    replicas = max(0, nodeset.spec.replicas)
+    replicas = nodeset.wanted_replicas
     demand = Demand(replicas)
     same = [worker for worker in seen.workers if worker.mode == nodeset.spec.scaling_mode]
     leave_other_mode(seen, demand)
@@ -74,6 +77,8 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
         if worker.mode != nodeset.spec.scaling_mode and not worker.finished
     }
     for ordinal in itertools.islice(free, max(0, replicas - len(same))):
+        if full(demand):
+            break
         create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
         hostname = nodeset.pod_hostname(ordinal)
         blocked = name_in_use(hostname, others) or obstacle(seen, nodeset.padded(ordinal), create.name)
@@ -89,6 +94,14 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
         message = f"Creating {len(demand.creates)} pods to have {replicas}"
         demand.notes.append(Note("ScalingUp", "ScaleUp", message))
     return demand
+
+
+def full(demand: Demand) -> bool:
+    """Return whether this reconcile creates no more pods, and have the next one follow soon."""
+    if len(demand.creates) < CREATES_PER_RECONCILE:
+        return False
+    demand.looks.append(MORE_CREATES_SECONDS)
+    return True
 
 
 def name_in_use(name: str, users: Mapping[str, Worker]) -> Hold | None:

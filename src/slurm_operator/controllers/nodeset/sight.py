@@ -37,6 +37,10 @@ _STEADY: Final = {
     Reason.TOKEN_REFUSED: (Wait.TOKEN_REFUSED, f"Slurm refuses the operator's token, {_NOBODY_KNOWS}"),
     Reason.SLURM_REFUSED: (Wait.SLURM_REFUSED, f"Slurm refuses to list its nodes, {_NOBODY_KNOWS}"),
     Reason.REPLY_UNREADABLE: (Wait.REPLY_UNREADABLE, f"Slurm's answer cannot be read, {_NOBODY_KNOWS}"),
+    Reason.REPLY_TOO_LARGE: (
+        Wait.REPLY_TOO_LARGE,
+        f"Slurm's answer is larger than the operator reads, {_NOBODY_KNOWS}",
+    ),
     Reason.LIST_SUSPICIOUS: (
         Wait.LIST_SUSPICIOUS,
         f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",

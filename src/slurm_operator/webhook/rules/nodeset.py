@@ -188,6 +188,7 @@ def _check_pod(nodeset: NodeSet, worker: Worker, found: Found, findings: Finding
     )
     pod = slurmd.pod(template, worker, revision="")["spec"]
     pods.check_pod(pod, _OWN, nodeset.spec.template.spec, findings)
+    pods.check_requests(pod, wellknown.APP_SLURMD, "spec.slurmd", findings)
     _check_claims(nodeset, worker, pod, findings)
 
 

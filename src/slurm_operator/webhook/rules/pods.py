@@ -98,6 +98,18 @@ def check_pod(
             )
 
 
+def check_requests(pod: Mapping[str, Any], name: str, path: str, findings: Findings) -> None:
+    """Warn of a container without memory requests: the kubelet ends its pod first when memory is short."""
+    holders = [pod, *(item for item in containers(pod) if item.get("name") == name)]
+    resources = [item.get("resources") or {} for item in holders]
+    if not any("memory" in (item.get(kind) or {}) for item in resources for kind in ("requests", "limits")):
+        findings.warn(
+            f"{path}.resources",
+            "requests no memory, so its pods and the jobs in them are the first to be ended when their node "
+            "runs short of it; set resources.limits.memory, or at least resources.requests.memory",
+        )
+
+
 def _decode(pod: Mapping[str, Any]) -> None:
     try:
         msgspec.convert(pod, PodSpec)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from slurm_operator.api import Controller, NodeSet
+from slurm_operator.kube.errors import Invalid
 from slurm_operator.kube.models import ConfigMap, Pod, PodDisruptionBudget, Secret, Service
 from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.integration.controllers.nodeset.stage import Stage
 
@@ -119,8 +123,49 @@ async def test_a_key_that_is_gone_makes_no_worker_newer(stage: Stage) -> None:
     await stage.counts(updated_replicas=1)
 
 
+_CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodesets.slinky.slurm.net"
+
+
+@asynccontextmanager
+async def older_crd(stage: Stage) -> AsyncIterator[None]:
+    """Have the CRD of an older version, with which controllerRef can be changed."""
+
+    async def put(rules: list[Any]) -> list[Any]:
+        live = msgspec.json.decode(await stage.client.raw("GET", _CRD))
+        spec = live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+        before: list[Any] = spec["properties"]["controllerRef"].pop("x-kubernetes-validations", [])
+        if rules:
+            spec["properties"]["controllerRef"]["x-kubernetes-validations"] = rules
+        await stage.client.raw("PUT", _CRD, body=live)
+        return before
+
+    rules = await put([])
+    try:
+        yield
+    finally:
+        await put(rules)
+
+
+async def move(stage: Stage, name: str, **spec: Any) -> None:
+    """Give a NodeSet another Controller."""
+
+    async def moved() -> bool:
+        try:
+            await stage.nodeset(name, "other", **spec)
+        except Invalid:
+            return False  # the API server does not use the other CRD yet
+        return True
+
+    await eventually(moved, f"{name} has another Controller")
+
+
 async def test_a_nodeset_that_moves_leaves_what_it_shared(stage: Stage) -> None:
     """What NodeSets of a cluster share stays with who is left there, and the Service goes with the last."""
+    async with older_crd(stage):
+        await _moves_and_leaves(stage)
+
+
+async def _moves_and_leaves(stage: Stage) -> None:
     await stage.operator()
     await stage.controller("other")
     await stage.nodeset("blue", replicas=1)
@@ -140,9 +185,9 @@ async def test_a_nodeset_that_moves_leaves_what_it_shared(stage: Stage) -> None:
         return asked
 
     await eventually(owned("blue", "red"), "both own what they share")
-    await stage.nodeset("red", "other", replicas=0)
+    await move(stage, "red", replicas=0)
     await eventually(owned("blue"), "one has left")
-    await stage.nodeset("blue", "other", replicas=1, updateStrategy={"type": "OnDelete"})
+    await move(stage, "blue", replicas=1, updateStrategy={"type": "OnDelete"})
     await eventually(lambda: stage.get(PodDisruptionBudget, "slurm-workers-pdb-other"), "it has moved")
     await eventually(lambda: _observed(stage), "the change was seen")
     assert await owned("blue")(), "a worker of the former cluster needs them"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from slurm_operator.api import Controller, NodeSet, RestApi
+from slurm_operator.api import Controller, NodeSet, RestApi, wellknown
 from slurm_operator.kube.models import (
     ConfigMap,
     ControllerRevision,
@@ -19,6 +19,7 @@ from slurm_operator.kube.models import (
     Secret,
     Service,
 )
+from slurm_operator.objects import nodefit
 from tests.fixtures.golden import CASES
 from tests.integration.controllers.nodeset.test_rest import quiet
 
@@ -114,7 +115,7 @@ class Takeover:
 async def test_no_worker_notices_the_takeover(
     stage: Stage, machines: Machines, name: str, *, reported: bool
 ) -> None:
-    """Every worker runs on untouched, is of the newest revision, and as little as possible is written."""
+    """Every worker runs on, is protected by one patch, is of the newest revision, and little is written."""
     for node in (_MACHINE, "kwok-00003"):
         await machines.add(node)
     await stage.delete(Controller, "slurm")
@@ -134,7 +135,10 @@ async def test_no_worker_notices_the_takeover(
     revisions = {one.metadata.name for one in await stage.revisions()}
     assert revisions == takeover.case.made_names("ControllerRevision")
     writes = Counter(operator.writes)
-    assert not [write for write in writes if write.endswith((" pods", " persistentvolumeclaims"))]
+    touched = {write: count for write, count in writes.items() if write.endswith((" pods", "claims"))}
+    assert touched == {"patch pods": len(after)}
+    assert all(pod.metadata.labels.get(wellknown.LABEL_POD_PROTECT) == "true" for pod in after)
+    assert all(nodefit.overdue_tolerations(pod) is None for pod in after)
     assert writes["patch controllerrevisions"] == len(takeover.nodesets)
     # What they share gets its new field manager once; a second write takes over what `manager` had set.
     assert writes["apply services"] <= 2 * len(takeover.nodesets)

@@ -26,6 +26,7 @@ from slurm_operator.kube.errors import Conflict, NotFound
 from slurm_operator.kube.informer import Informer
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Pod
+from slurm_operator.objects import slurmd_args
 from slurm_operator.objects.slurmd_conf import ENV_TOPOLOGY
 from slurm_operator.objects.slurmd_identity import node_of
 
@@ -196,7 +197,8 @@ class SlurmdPods:
     def _end(self, node: str, pre_stop: list[str]) -> None:
         if pre_stop:
             # It may fail, as when slurmctld is away; a kubelet goes on all the same.
-            self._box.run(*pre_stop, node=node, timeout=10, check=False)
+            named = ("env", f"{slurmd_args.ENV_NODE_NAME}={node}")
+            self._box.run(*named, *pre_stop, node=node, timeout=40, check=False)
         self._box.stop(SLURMD + node)
         self._box.remove_node(node)
 

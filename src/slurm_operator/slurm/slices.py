@@ -1,0 +1,31 @@
+"""Long computations beside the event loop, a step at a time, so that none of them keeps the others waiting.
+
+Each step waits in line for the one thread of this module, behind the steps of all others; so whoever has
+little to compute is done soon, however much somebody else has. Between two steps the computation can be
+cancelled. A thread cannot be ended, so what matters is that no single step is long.
+
+One thread: more of them would compute nothing faster, and with each the event loop waits longer for its turn.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from slurm_operator.slurm.steps import step
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+T = TypeVar("T")
+
+_THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="slurm-replies")
+
+
+async def in_slices(computation: Generator[None, None, T], *, beside: bool = False) -> T:
+    """Return what a computation returns; only its first step runs here, and not even that if `beside`."""
+    done, value = (False, None) if beside else step(computation)
+    while not done:
+        done, value = await asyncio.get_running_loop().run_in_executor(_THREAD, step, computation)
+    return value  # type: ignore[return-value]

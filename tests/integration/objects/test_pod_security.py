@@ -1,0 +1,77 @@
+"""Which Pod Security level a namespace needs for which daemon, as the API server enforces it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kubebox import BoxError
+from slurm_operator.objects import login, slurmctld, slurmdbd, slurmrestd
+from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.slurmd import worker_template
+from tests.unit.objects.goldens import DOMAIN
+from tests.unit.objects.making import accounting, controller, found, loginset, node_set, restapi
+
+if TYPE_CHECKING:
+    from kubebox import Box
+
+IMAGE = {"image": "i"}
+LEVELS = ("restricted", "baseline", "privileged")
+# As SECURITY.md has it.
+NEEDED = {
+    "slurmctld": "baseline",
+    "slurmdbd": "baseline",
+    "slurmrestd": "baseline",
+    "login": "baseline",
+    "slurmd": "privileged",
+    "slurmd without privileges": "baseline",
+}
+UNPRIVILEGED = {"securityContext": {"privileged": False, "capabilities": {"$patch": "delete"}}}
+
+
+def specs() -> dict[str, dict[str, Any]]:
+    """Return the spec of each daemon's pods, with nothing in it that a user asked for but images."""
+    cluster = Cluster(controller(slurmctld=IMAGE, logfile=IMAGE, persistence={"enabled": False}))
+    made = {
+        "slurmctld": slurmctld.stateful_set(cluster, found()),
+        "slurmdbd": slurmdbd.stateful_set(accounting(slurmdbd=IMAGE), found()),
+        "slurmrestd": slurmrestd.deployment(restapi(slurmrestd=IMAGE), cluster, found()),
+        "login": login.deployment(
+            loginset(login=IMAGE, initconf=IMAGE), cluster.controller, found(), cluster_domain=DOMAIN
+        ),
+    }
+    workers = {"slurmd": IMAGE, "slurmd without privileges": IMAGE | UNPRIVILEGED}
+    return {name: item["spec"]["template"]["spec"] for name, item in made.items()} | {
+        name: worker_template(
+            node_set("gpu", slurmd=container, logfile=IMAGE),
+            cluster.controller,
+            found(),
+            cluster_domain=DOMAIN,
+        ).spec
+        for name, container in workers.items()
+    }
+
+
+@pytest.mark.parametrize("daemon", NEEDED)
+def test_the_level_that_a_daemon_needs(kube_box: Box, kube_namespace: str, daemon: str) -> None:
+    """The API server admits a daemon's pod at the level that SECURITY.md names, and at none below."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "x", "namespace": kube_namespace},
+        # The names in it are of a namespace that only unit tests have.
+        "spec": {name: value for name, value in specs()[daemon].items() if name != "dnsConfig"},
+    }
+    admitted = []
+    for level in LEVELS:
+        label = f"pod-security.kubernetes.io/enforce={level}"
+        kube_box.kubectl("label", "namespace", kube_namespace, label, "--overwrite")
+        try:
+            kube_box.kubectl("create", "--dry-run=server", "--filename", "-", stdin=json.dumps(body))
+        except BoxError as error:
+            assert "violates PodSecurity" in str(error)  # noqa: PT017 - else the pod itself is wrong
+        else:
+            admitted.append(level)
+    assert admitted[0] == NEEDED[daemon]
