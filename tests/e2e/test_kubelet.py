@@ -127,6 +127,7 @@ def test_jobs_survive_a_hung_slurmd_and_a_silent_kubelet(site: Site) -> None:
         worker.assert_stays()
         job.end()
     assert restarts(site.cluster.get("pod", quiet.name))["slurmd"] == 0
+    site.until(other.goes_when_evicted, "the worker is evicted after its job")
     site.ready_again(other.name, other.uid)
     site.settled(2)
 

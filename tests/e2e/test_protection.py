@@ -103,7 +103,7 @@ def test_eviction_waits_during_a_scale_in(site: Site) -> None:
         job.assert_unharmed()
         job.end()
     for worker in workers:
-        site.until(lambda worker=worker: not worker.stays(), "the worker is removed")  # type: ignore[misc]
+        site.until(worker.goes_when_evicted, "the worker is removed")
     site.settled(1)
     site.scale(2)
     site.settled(2)
