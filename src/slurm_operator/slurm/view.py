@@ -278,16 +278,5 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
     return tuple(changes.values())
 
 
-# The first that a failure is an instance of counts.
-_REASONS: Final[tuple[tuple[type[SlurmError], Reason], ...]] = (
-    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
-    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
-    (errors.TokenRefused, Reason.TOKEN_REFUSED),
-    (errors.Refused, Reason.SLURM_REFUSED),
-    (WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
-    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
-)
-
-
 def _reason(failure: SlurmError) -> Reason:
     return next((reason for kind, reason in _REASONS if isinstance(failure, kind)), Reason.REPLY_UNREADABLE)
