@@ -165,6 +165,7 @@ def test_host_may_have_another_name(site: Site) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1800)
 @pytest.mark.usefixtures("kube_programs")
 def test_job_survives_a_kubelet_that_is_silent_for_five_minutes(
     tmp_path_factory: pytest.TempPathFactory,
