@@ -14,6 +14,7 @@ import pytest
 from kubebox.console import Stopwatch
 from scripts.demo_cluster import (
     KUBEBOX_VALUES,
+    RELEASE,
     Cluster,
     await_slurm,
     images,
@@ -33,6 +34,11 @@ CANARY = "canary"
 HANG_SECONDS = 90.0
 HOST_NETWORK = "slurm-worker-host"
 OTHER_NAME = "other.example.com"
+
+
+def slurm_name(worker: Worker) -> str:
+    """Return the name of a worker of the first NodeSet in Slurm."""
+    return worker.name.removeprefix(f"{RELEASE}-worker-")
 
 
 def others(site: Site, node: str) -> int:
@@ -103,7 +109,7 @@ def test_jobs_survive_a_hung_slurmd_and_a_silent_kubelet(site: Site) -> None:
     quiet, other = sorted(
         (Worker.of(site, name) for name in (FIRST, SECOND)), key=lambda one: others(site, one.node)
     )
-    jobs = {worker: site.start_job(worker.name.removeprefix("slurm-worker-")) for worker in (quiet, other)}
+    quiet_job, other_job = (site.start_job(slurm_name(worker)) for worker in (quiet, other))
     before = site.cluster.get("pod", other.name)
     put_canary(site, quiet)
     with hung_slurmd(site, before), silent_kubelet(site, quiet.node):
@@ -115,13 +121,13 @@ def test_jobs_survive_a_hung_slurmd_and_a_silent_kubelet(site: Site) -> None:
         quiet.assert_stays()
         site.until(lambda: time.monotonic() > began + HANG_SECONDS, "the probes have had their time")
         assert restarts(other.pod() or before) == restarts(before)
-    assert_survives(site, jobs[quiet], quiet)
-    site.until(lambda: jobs[other].runs() and jobs[other].drained(), "the evicted worker drains")
-    for worker, job in jobs.items():
-        job.assert_unharmed()
+    assert_survives(site, quiet_job, quiet)
+    other_job.until(other_job.drained, "the evicted worker takes no more jobs")
+    for worker, job in ((quiet, quiet_job), (other, other_job)):
         worker.assert_stays()
         job.end()
     assert restarts(site.cluster.get("pod", quiet.name))["slurmd"] == 0
+    site.until(other.goes_when_evicted, "the worker is evicted after its job")
     site.ready_again(other.name, other.uid)
     site.settled(2)
 
@@ -175,7 +181,7 @@ def test_job_survives_a_kubelet_that_is_silent_for_five_minutes(
         worker = min(
             (Worker.of(site, name) for name in (FIRST, SECOND)), key=lambda one: others(site, one.node)
         )
-        job = site.start_job(worker.name.removeprefix("slurm-worker-"))
+        job = site.start_job(slurm_name(worker))
         put_canary(site, worker)
         began = time.monotonic()
         with silent_kubelet(site, worker.node):

@@ -47,29 +47,6 @@ def test_update_waits_for_jobs(site: Site) -> None:
     rolled(site, job, before)
 
 
-def test_drain_of_a_kubernetes_node_waits_for_jobs(site: Site) -> None:
-    """`kubectl drain` cannot evict a worker while its job runs, and does afterwards."""
-    site.settled(2)
-    job = site.start_job()
-    before = site.cluster.get("pod", job.pod)
-    node = before["spec"]["nodeName"]
-    selector = "--pod-selector=app.kubernetes.io/name=slurmd"
-    site.until(
-        lambda: job.pod in site.pods("nodeset.slinky.slurm.net/pod-protect=true"), "the pod is protected"
-    )
-    drain = ("drain", node, selector, "--force", "--delete-emptydir-data")
-    with site.cluster.started("kubectl", *drain, "--timeout=600s") as draining:
-        site.until(job.drained, "Slurm gives the cordoned node no more jobs")
-        assert draining.poll() is None
-        job.assert_unharmed()
-        assert site.uid(job.pod) == before["metadata"]["uid"]
-        job.end()
-        said, _ = draining.communicate()
-    assert draining.returncode == 0, said
-    site.cluster.kubectl("uncordon", node)
-    site.settled(2)
-
-
 def test_deletion_waits_for_jobs(site: Site) -> None:
     """A NodeSet that is deleted goes when the last job on it has ended."""
     site.settled(2)

@@ -103,7 +103,7 @@ def test_eviction_waits_during_a_scale_in(site: Site) -> None:
         job.assert_unharmed()
         job.end()
     for worker in workers:
-        site.until(lambda worker=worker: not worker.stays(), "the worker is removed")  # type: ignore[misc]
+        site.until(worker.goes_when_evicted, "the worker is removed")
     site.settled(1)
     site.scale(2)
     site.settled(2)
@@ -120,8 +120,9 @@ def test_repeated_evictions_succeed(site: Site) -> None:
     job.until(job.drained, "the busy worker takes no more jobs")
     busy.assert_not_evicted()
     job.assert_unharmed()
-    job.end()
+    job.tell_to_end()
     seconds = site.until(busy.goes_when_evicted, "the worker is evicted after its job")
+    job.assert_ended()
     site.figures.append(f"{seconds:6.1f} s  from a job's end until bare evictions of its worker succeed")
     for worker in (busy, idle):
         site.ready_again(worker.name, worker.uid)

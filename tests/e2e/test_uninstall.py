@@ -73,7 +73,10 @@ def test_uninstalled_operator_leaves_the_definitions(site: Site) -> None:
         "helm", "uninstall", "slurm-operator", "--namespace", OPERATOR_NAMESPACE, timeout=PATIENCE
     )
     mine = "--selector=app.kubernetes.io/part-of=slurm-operator"
-    wide = "clusterroles,clusterrolebindings,validatingwebhookconfigurations"
+    wide = (
+        "clusterroles,clusterrolebindings,validatingwebhookconfigurations,mutatingwebhookconfigurations,"
+        "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    )
     inside = "pods,deployments,services,secrets,configmaps,roles,rolebindings,serviceaccounts"
     site.until(
         lambda: not left(site, wide, mine) | left(site, inside, mine, "--namespace", OPERATOR_NAMESPACE),
