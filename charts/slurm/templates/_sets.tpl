@@ -34,7 +34,7 @@
 {{- define "slurm.usersLogIn" -}}
 {{- $found := gt (len (include "slurm.loginsets" . | fromJson)) 0 -}}
 {{- range include "slurm.nodesets" . | fromJson -}}
-{{- if .ssh.enabled }}{{ $found = true }}{{ end -}}
+{{- if (.ssh | default dict).enabled }}{{ $found = true }}{{ end -}}
 {{- end -}}
 {{- if $found }}true{{ end -}}
 {{- end -}}
