@@ -57,4 +57,5 @@
   "passwordKeyRef" (dict "name" "mariadb-password" "key" "password")
 ) -}}
 {{- end -}}
+{{- include "slurm.old.check" . -}}
 {{- end -}}

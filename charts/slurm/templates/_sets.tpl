@@ -30,9 +30,12 @@
 {{- toJson $merged -}}
 {{- end -}}
 
-{{/* "true" where users log in to a pod, which needs an sssd.conf. */}}
+{{/* "true" where users log in to a pod, which needs the common sssd.conf. */}}
 {{- define "slurm.usersLogIn" -}}
-{{- $found := gt (len (include "slurm.loginsets" . | fromJson)) 0 -}}
+{{- $found := false -}}
+{{- range include "slurm.loginsets" . | fromJson -}}
+{{- if not .sssdConf }}{{ $found = true }}{{ end -}}
+{{- end -}}
 {{- range include "slurm.nodesets" . | fromJson -}}
 {{- if (.ssh | default dict).enabled }}{{ $found = true }}{{ end -}}
 {{- end -}}

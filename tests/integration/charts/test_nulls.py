@@ -62,7 +62,7 @@ def test_no_null_is_a_nil_pointer(helm_program: Path, chart: str) -> None:
         for key in path[:-1]:
             place = place.setdefault(key, {})
         place[path[-1]] = None
-        command = [helm_program, "template", "slurm", CHARTS / chart, "--values", "-"]
+        command = [str(helm_program), "template", "slurm", str(CHARTS / chart), "--values", "-"]
         done = subprocess.run(command, input=json.dumps(values), capture_output=True, text=True, check=False)
         wanted = "execution error" in done.stderr and "name" in done.stderr.lower()
         needed = "sssd.conf is empty" in done.stderr
