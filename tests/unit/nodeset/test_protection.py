@@ -127,6 +127,27 @@ def test_the_label_is_back_before_the_node_takes_work() -> None:
     assert of(plan(observe(pod(0), slurm=(back,), nodes=FREE)), UndrainNodes)
 
 
+def test_a_node_takes_no_work_while_a_release_may_be_under_way() -> None:
+    """Its answer may be lost: only when the cordon is off the pod, no release of before has an effect."""
+    back = node("gpu-0", "IDLE", "DRAIN", reason=OURS)
+    down = node(
+        "gpu-0",
+        "DOWN",
+        "DRAIN",
+        reason=OURS,
+        slurmd_start_time=number(200),
+        reason_changed_at=number(100),
+    )
+    for slurm in (back, down):
+        first = plan(observe(pod(0, annotations=MARKED), slurm=(slurm,), nodes=FREE))
+        patch = of(first, PatchPod)[0]
+        assert patch.annotations == {CORDON: None, BY: None}
+        assert patch.version == "1"
+        assert not of(first, UndrainNodes)
+        assert not of(first, ResumeNodes)
+    assert of(plan(observe(pod(0), slurm=(down,), nodes=FREE)), ResumeNodes)
+
+
 def test_a_node_is_resumed_only_under_a_protected_worker() -> None:
     """A pod of an older version gets its label first."""
     down = node(
