@@ -65,6 +65,7 @@ format: venv ## rewrite the sources in the project's format
 bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale; tables, and JSON under bench/results
 	@$(STEP) "bench runtime" "$(BIN)/python" -m bench.runtime $(BENCH_ARGS)
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
+	@$(STEP) "bench fairness" "$(BIN)/python" -m bench.fairness $(BENCH_FAIRNESS_ARGS)
 	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
 
 # A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.

@@ -1,7 +1,7 @@
 """A process that plays many slurmrestds, good and hostile ones, for `bench.fairness`.
 
 It prints the port of each as a JSON list, and obeys one line on standard input at a time: `hostile` makes the
-first three drip, answer 250 MB, and reset; `good` makes them well-behaved again.
+first three drip, answer 250 MB, and reset; `good` makes them well-behaved, as they are at first.
 """
 
 from __future__ import annotations

@@ -30,12 +30,42 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
-{{/* The metadata of an object; takes a list of the context, the name and, if any, labels and annotations to add. */}}
+{{/*
+A custom resource of this cluster as it is, or an empty object; takes a list of the context, the kind and the name.
+
+Charts of the Slinky project put their version into labels of the custom resource and of its pod template, and empty maps into the
+template. Without them daemons would restart and workers be replaced, for nothing. So what is there stays.
+*/}}
+{{- define "slurm.live" -}}
+{{- $namespace := include "slurm.namespace" (index . 0) -}}
+{{- lookup "slinky.slurm.net/v1beta1" (index . 1) $namespace (index . 2) | default dict | toJson -}}
+{{- end -}}
+
+{{/*
+Lines of a configuration as a JSON text; takes a list of the context, the kind and name of the custom resource, and the lines. An
+empty line at the end, which charts of the Slinky project have or have not, changes the hash of the configuration, and with it
+restarts the daemon.
+*/}}
+{{- define "slurm.extraConf" -}}
+{{- $live := dig "spec" "extraConf" "" (include "slurm.live" (list (index . 0) (index . 1) (index . 2)) | fromJson) -}}
+{{- $lines := index . 3 -}}
+{{- eq (trim $live) (trim $lines) | ternary $live (printf "%s\n" (trimSuffix "\n" $lines)) | toRawJson -}}
+{{- end -}}
+
+{{/*
+The metadata of an object; takes a list of the context, the name and, if any, labels and annotations to add and, for a custom
+resource, its kind.
+*/}}
 {{- define "slurm.metadata" -}}
 {{- $context := index . 0 -}}
 {{- $more := dict -}}
 {{- if gt (len .) 2 }}{{ $more = index . 2 | default dict }}{{ end -}}
-{{- $labels := merge (dict) ($more.labels | default dict) (include "slurm.labels" $context | fromYaml) -}}
+{{- $kept := dict -}}
+{{- if gt (len .) 3 -}}
+{{- $live := include "slurm.live" (list $context (index . 3) (index . 1)) | fromJson -}}
+{{- $kept = pick (dig "metadata" "labels" dict $live) "helm.sh/chart" "app.kubernetes.io/version" -}}
+{{- end -}}
+{{- $labels := merge (dict) ($more.labels | default dict) $kept (include "slurm.labels" $context | fromYaml) -}}
 name: {{ index . 1 }}
 namespace: {{ include "slurm.namespace" $context }}
 labels:
@@ -98,6 +128,11 @@ true
 {{- define "slurm.authJwt.ref" -}}
 {{- $ref := .Values.jwtKey.secretRef | default dict -}}
 {{- if not (or $ref.name $ref.key) }}{{ $ref = .Values.jwtHs256KeyRef | default dict }}{{ end -}}
+{{- if not (or $ref.name $ref.key) -}}
+{{- /* It cannot be changed, and 1.0 had another default. */ -}}
+{{- $spec := dig "spec" dict (include "slurm.live" (list . "Controller" (include "slurm.fullname" .)) | fromJson) -}}
+{{- $ref = $spec.jwtKeyRef | default $spec.jwtHs256KeyRef | default dict -}}
+{{- end -}}
 {{- dict "name" ($ref.name | default (printf "%s-auth-jwt" (include "slurm.fullname" .))) "key" ($ref.key | default "jwt.key") | toJson -}}
 {{- end -}}
 
@@ -109,6 +144,23 @@ true
 {{- define "slurm.sssd.ref" -}}
 {{- $ref := .Values.sssd.secretRef | default dict -}}
 {{- dict "name" ($ref.name | default (printf "%s-sssd-conf" (include "slurm.fullname" .))) "key" ($ref.key | default "sssd.conf") | toJson -}}
+{{- end -}}
+
+{{/*
+The text of sssd.conf. Defaults have changed, and another text replaces login pods, with the sessions in them. So where the user
+has the default, a default that is there stays: that of this chart up to 0.1, with a line that SSSD 2.10 ignores, or that of 1.2.
+*/}}
+{{- define "slurm.sssd.conf" -}}
+{{- $conf := .Values.sssd.conf | required "sssd.conf is empty: write one, or name a Secret with one in sssd.secretRef" -}}
+{{- $defaults := list
+  "94feb60645f5a76bbb9f029b86f5264fb4d08ba6ac9f0d6ac0e37bc2fcb1384a"
+  "9b0385e14183b6fd79a9dfee3564715c04986ac055f667a1b73ef88ec06a2b0c"
+-}}
+{{- $ref := include "slurm.sssd.ref" . | fromJson -}}
+{{- $data := dig "data" dict (lookup "v1" "Secret" (include "slurm.namespace" .) $ref.name | default dict) | default dict -}}
+{{- $live := index $data $ref.key | default "" | b64dec -}}
+{{- if and (has (trim $conf | sha256sum) $defaults) (has (trim $live | sha256sum) $defaults) }}{{ $conf = $live }}{{ end -}}
+{{- $conf -}}
 {{- end -}}
 
 {{/* References to the keys of the cluster, the same for Controller and Accounting. */}}

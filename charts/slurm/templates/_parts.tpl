@@ -41,16 +41,34 @@
 {{- toYaml $result -}}
 {{- end -}}
 
-{{/* A pod template of a custom resource; takes a list of the context, the metadata and the podSpec. */}}
+{{/*
+A pod template of a custom resource; takes a list of the context, the metadata, the podSpec and, for one that may exist already,
+its kind and name.
+*/}}
 {{- define "slurm.template" -}}
 {{- $context := index . 0 -}}
 {{- $metadata := index . 1 | default dict -}}
 {{- $spec := index . 2 | default dict -}}
 {{- $result := include "slurm.compact" $spec | fromJson -}}
+{{- $live := dict -}}
+{{- if gt (len .) 3 -}}
+{{- $live = dig "spec" "template" dict (include "slurm.live" (list $context (index . 3) (index . 4)) | fromJson) -}}
+{{- end -}}
+{{- $kept := pick (dig "metadata" "labels" dict $live) "helm.sh/chart" "app.kubernetes.io/part-of" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" -}}
+{{- if $kept -}}
+{{- $metadata = mergeOverwrite (dict "labels" $kept) (deepCopy $metadata) -}}
+{{- end -}}
+{{- range $key, $value := dig "spec" dict $live -}}
+{{- if and (kindIs "map" $value) (not $value) (kindIs "map" (index $spec $key)) (not (hasKey $result $key)) -}}
+{{- $_ := set $result $key dict -}}
+{{- end -}}
+{{- end -}}
 {{- with concat ($spec.imagePullSecrets | default list) ($context.Values.imagePullSecrets | default list) | uniq -}}
 {{- $_ := set $result "imagePullSecrets" . -}}
 {{- end -}}
-{{- if and $context.Values.priorityClass.enabled (not $result.priorityClassName) -}}
+{{- if and $context.Values.priorityClassName (not $result.priorityClassName) -}}
+{{- $_ := set $result "priorityClassName" $context.Values.priorityClassName -}}
+{{- else if and $context.Values.priorityClass.enabled (not $result.priorityClassName) -}}
 {{- $_ := set $result "priorityClassName" (include "slurm.priorityClassName" $context) -}}
 {{- end -}}
 {{- with include "slurm.compact" $metadata | fromJson }}

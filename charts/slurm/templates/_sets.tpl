@@ -30,11 +30,14 @@
 {{- toJson $merged -}}
 {{- end -}}
 
-{{/* "true" where users log in to a pod, which needs an sssd.conf. */}}
+{{/* "true" where users log in to a pod, which needs the common sssd.conf. */}}
 {{- define "slurm.usersLogIn" -}}
-{{- $found := gt (len (include "slurm.loginsets" . | fromJson)) 0 -}}
+{{- $found := false -}}
+{{- range include "slurm.loginsets" . | fromJson -}}
+{{- if not .sssdConf }}{{ $found = true }}{{ end -}}
+{{- end -}}
 {{- range include "slurm.nodesets" . | fromJson -}}
-{{- if .ssh.enabled }}{{ $found = true }}{{ end -}}
+{{- if (.ssh | default dict).enabled }}{{ $found = true }}{{ end -}}
 {{- end -}}
 {{- if $found }}true{{ end -}}
 {{- end -}}

@@ -6,7 +6,7 @@ merged values, and gives JSON; an empty object changes nothing.
 {{/* "true" where a NodeSet asks for NVIDIA's GPUs; takes its values. */}}
 {{- define "slurm.usesGpus" -}}
 {{- $found := false -}}
-{{- range $resources := list .slurmd.resources .podSpec.resources -}}
+{{- range $resources := list (.slurmd | default dict).resources (.podSpec | default dict).resources -}}
 {{- range $kind := list "limits" "requests" -}}
 {{- if hasKey (dig $kind dict ($resources | default dict) | default dict) "nvidia.com/gpu" }}{{ $found = true }}{{ end -}}
 {{- end -}}
@@ -41,13 +41,13 @@ merged values, and gives JSON; an empty object changes nothing.
 {{- toJson $found -}}
 {{- end -}}
 
-{{/* Every targetNodeSet must be there, or the extras would go nowhere without a word. */}}
+{{/* Every targetNodeSet must be there, on or off, or the extras would go nowhere without a word. */}}
 {{- define "slurm.vendor.google.check" -}}
-{{- $known := keys (include "slurm.nodesets" . | fromJson) | sortAlpha -}}
+{{- $known := keys (.Values.nodesets | default dict) | sortAlpha -}}
 {{- range $machine := list "a3mega" "a3ultra" -}}
 {{- range $index, $entry := index $.Values.vendor.google $machine | default list -}}
 {{- if not (has $entry.targetNodeSet $known) -}}
-{{- fail (printf "vendor.google.%s[%d].targetNodeSet is %v, which is no enabled entry of `nodesets`: there are %s" $machine $index $entry.targetNodeSet (join ", " $known | default "none")) -}}
+{{- fail (printf "vendor.google.%s[%d].targetNodeSet is %v, which is no entry of `nodesets`: there are %s" $machine $index $entry.targetNodeSet (join ", " $known | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -81,8 +81,14 @@ merged values, and gives JSON; an empty object changes nothing.
 {{- if $entry -}}
 {{- /* eth1 is the machine's second ordinary interface; the others reach the GPUs. */ -}}
 {{- $names := list "eth0" "eth2" "eth3" "eth4" "eth5" "eth6" "eth7" "eth8" "eth9" -}}
-{{- $interfaces := include "slurm.vendor.google.interfaces" (list $entry.networks $names) -}}
-{{- tpl ($context.Files.Get "files/a3ultra.yaml") (dict "Template" $context.Template "entry" $entry "interfaces" $interfaces) | fromYaml | toJson -}}
+{{- $interfaces := list -}}
+{{- range $index, $network := $entry.networks -}}
+{{- $interfaces = append $interfaces (printf "  {\"interfaceName\":%q,\"network\":%q}" (index $names $index) $network) -}}
+{{- end -}}
+{{- /* The key is the Slinky chart's, unless the user has written it otherwise: Slurm knows one. */ -}}
+{{- $gres := hasKey ((index . 2).extraConfMap | default dict) "Gres" | ternary "Gres" "gres" -}}
+{{- $interfaces = printf "[\n%s\n]\n" (join ",\n" $interfaces) -}}
+{{- tpl ($context.Files.Get "files/a3ultra.yaml") (dict "Template" $context.Template "entry" $entry "interfaces" $interfaces "gres" $gres) | fromYaml | toJson -}}
 {{- else -}}
 {}
 {{- end -}}

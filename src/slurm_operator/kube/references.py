@@ -211,7 +211,7 @@ class References(Generic[T]):
         started, stopped = self._wants.replace(owner, wanted)
         for key in stopped:
             self._release(key)
-        for key in started:
+        for key in sorted(started):
             if self._within(key):
                 self._watch(key)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Fields of the Go types behind pods and claims that are written even when this, their zero value, is in them.
 _ALWAYS_WRITTEN: Final[dict[str, Any]] = {
+    # Not written by Go, but by the Slinky charts, in every pod template; an affinity without terms is none.
+    "affinity": {},
     "divisor": "0",
     "metadata": {},
     "name": "",

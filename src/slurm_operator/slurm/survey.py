@@ -27,6 +27,7 @@ from slurm_operator.slurm.errors import (
     CircuitOpen,
     ControllerDown,
     Refused,
+    ReplyTooLarge,
     RestUnreachable,
     SlurmError,
 )
@@ -113,6 +114,9 @@ class Survey:
 
     def gap(self) -> float:
         """Return how long to wait before the next round at least, however often somebody asks for one."""
+        if isinstance(self.view.failure, ReplyTooLarge):
+            # It costs much to read, and grows no smaller by being asked for.
+            return self._timing.backoff(max(1, self.failures))
         return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
 
     async def round(self, *, woken: bool, awaited: bool = False, booked: bool = False) -> bool:

@@ -34,6 +34,11 @@ if TYPE_CHECKING:
 
 # Bytes that a server does not acknowledge for so long are on their way to nobody.
 _UNACKNOWLEDGED_MS: Final = 10_000
+# An answer beyond its first part is read no faster than this: a server that floods the operator would else
+# keep the event loop busy. The longest list takes four seconds like that.
+_AT_FULL_SPEED: Final = 2**20
+_BYTES_PER_SECOND: Final = 64 * 2**20
+_READ_AT_ONCE: Final = 2**18
 # Longer than the pause between two polls at rest, shorter than what load balancers allow.
 _KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
@@ -96,6 +101,7 @@ class _Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answer: http1.Answer | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._unhurried = -_AT_FULL_SPEED
         self.idle_since = 0.0
 
     @property
@@ -117,6 +123,7 @@ class _Link(asyncio.Protocol):
         if self._transport is None or not self.open:
             raise _BrokenError("the other side closed it")
         self._answer, self._waiter = answer, asyncio.get_running_loop().create_future()
+        self._unhurried = -_AT_FULL_SPEED
         try:
             self._transport.write(data)
             await self._waiter
@@ -148,8 +155,19 @@ class _Link(asyncio.Protocol):
         try:
             if self._answer.feed(data):
                 self._end(None)
+            else:
+                self._slow_down(len(data))
         except (http1.MalformedError, NoRoomError) as error:
             self._end(error)
+
+    def _slow_down(self, size: int) -> None:
+        """Read no more for a moment if the answer comes faster than it may."""
+        self._unhurried += size
+        if self._unhurried >= _READ_AT_ONCE and self._transport is not None:
+            self._transport.pause_reading()
+            pause = self._unhurried / _BYTES_PER_SECOND
+            asyncio.get_running_loop().call_later(pause, self._transport.resume_reading)
+            self._unhurried = 0
 
     def eof_received(self) -> None:
         """Take in that the other side has finished."""

@@ -119,3 +119,17 @@ async def test_the_environment_does_not_redirect_requests(hostile: HostileSlurmr
 def test_an_authority_is_needed_only_for_https() -> None:
     """A URL without TLS needs no authority, and an authority that is given in vain does no harm."""
     assert RestClient("http://slurm:6820", lambda: "t", ca=b"nonsense").url == "http://slurm:6820"
+
+
+async def test_a_long_list_over_tls_is_read_whole(tmp_path: Path) -> None:
+    """An answer that is read with pauses arrives whole, again and again on the same connection."""
+    ours = make_authority("ours")
+    ca = ours.certificate.public_bytes(Encoding.PEM)
+    async with HostileSlurmrestd(tls=serving(ours, tmp_path)) as server:
+        server.add_nodes("n[1-4000]", comment="x" * 1000)
+        async with RestClient(server.url, lambda: "t", ca=ca) as client:
+            for _ in range(3):
+                listed = await client.nodes()
+                assert listed is not None
+                assert len(listed.nodes) == 4000
+            assert server.connections == 1

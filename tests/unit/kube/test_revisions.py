@@ -202,6 +202,7 @@ def test_hash_of_a_revision_without_label_is_the_end_of_its_name() -> None:
         ({"limits": {"x": "1e100"}}, {"limits": {"x": "10e99"}}),
         ({"replicas": 1}, {"replicas": 1.0}),
         ({"nodeSelector": {}}, {}),
+        ({"spec": {"affinity": {}, "hostname": "a"}}, {"spec": {"hostname": "a"}}),
         ({"metadata": {"labels": {}, "annotations": None, "creationTimestamp": None}}, {}),
         ({"nodeSelector": {"a": "b", "c": None}}, {"nodeSelector": {"a": "b"}}),
     ],
@@ -216,6 +217,7 @@ def test_different_spellings_mean_the_same(left: Any, right: Any) -> None:
     [
         ({"volumes": [{"name": "a", "emptyDir": {}}]}, {"volumes": [{"name": "a"}]}),
         ({"namespaceSelector": {}}, {"namespaceSelector": None}),
+        ({"affinity": {"podAffinity": {}}}, {}),
         ({"privileged": False}, {}),
         ({"runAsUser": 0}, {}),
         ({"value": ""}, {}),

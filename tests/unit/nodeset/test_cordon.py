@@ -62,10 +62,12 @@ def test_the_node_says_why_it_was_cordoned() -> None:
 
 
 def test_an_uncordoned_node_gives_everything_back() -> None:
-    """What the operator cordoned and drained, it takes back."""
-    decided = decide({CORDON: "true", BY: "NodeCordoned"}, node("gpu-0", *DRAINED, reason=OURS))
+    """What the operator cordoned and drained, it takes back: first the cordon, then the drain."""
+    drained = node("gpu-0", *DRAINED, reason=OURS)
+    decided = decide({CORDON: "true", BY: "NodeCordoned"}, drained)
     assert patch(decided) == {CORDON: None, BY: None}
-    assert undrains(decided)
+    assert not undrains(decided)
+    assert undrains(decide({}, drained))
 
 
 def test_a_cordon_of_a_person_drains_and_is_not_touched() -> None:
@@ -78,9 +80,9 @@ def test_a_cordon_of_a_person_drains_and_is_not_touched() -> None:
 @pytest.mark.parametrize("reason", [GO_SCALE_IN, GO_NODE])
 def test_cordons_of_the_go_operator_are_recognised(reason: str) -> None:
     """By the words that the Go operator left in Slurm."""
-    decided = decide({CORDON: "true"}, node("gpu-0", *DRAINED, reason=reason))
-    assert patch(decided) == {CORDON: None}
-    assert undrains(decided)
+    drained = node("gpu-0", *DRAINED, reason=reason)
+    assert patch(decide({CORDON: "true"}, drained)) == {CORDON: None}
+    assert undrains(decide({}, drained))
 
 
 def test_a_cordon_that_the_go_operator_explained_with_the_nodes_words_is_recognised() -> None:

@@ -110,6 +110,14 @@ def test_a_worker_that_slurm_does_not_list_is_not_released_but_deleted() -> None
     assert not of(plan(observe(pod(0), nodes=FREE, **gone)), DeletePod)
 
 
+def test_a_worker_that_is_starting_on_a_cordoned_node_is_left_alone() -> None:
+    """One that tolerates cordons may be made there: deleted before it registers, it would be made again."""
+    starting = pod(0, phase="Pending", started=False, ready_since=None, created=NOW - 1)
+    decided = plan(cordoned(starting, view=view(others=Evidence(5, 0.0))))
+    assert decided.going == {}
+    assert not of(decided, DeletePod)
+
+
 def test_a_released_worker_stays_released_while_it_is_drained() -> None:
     """At rest nothing is written."""
     bare = pod(0, protected=False, annotations=MARKED)
@@ -125,6 +133,27 @@ def test_the_label_is_back_before_the_node_takes_work() -> None:
     ]
     assert not of(first, UndrainNodes)
     assert of(plan(observe(pod(0), slurm=(back,), nodes=FREE)), UndrainNodes)
+
+
+def test_a_node_takes_no_work_while_a_release_may_be_under_way() -> None:
+    """Its answer may be lost: only when the cordon is off the pod, no release of before has an effect."""
+    back = node("gpu-0", "IDLE", "DRAIN", reason=OURS)
+    down = node(
+        "gpu-0",
+        "DOWN",
+        "DRAIN",
+        reason=OURS,
+        slurmd_start_time=number(200),
+        reason_changed_at=number(100),
+    )
+    for slurm in (back, down):
+        first = plan(observe(pod(0, annotations=MARKED), slurm=(slurm,), nodes=FREE))
+        patch = of(first, PatchPod)[0]
+        assert patch.annotations == {CORDON: None, BY: None}
+        assert patch.version == "1"
+        assert not of(first, UndrainNodes)
+        assert not of(first, ResumeNodes)
+    assert of(plan(observe(pod(0), slurm=(down,), nodes=FREE)), ResumeNodes)
 
 
 def test_a_node_is_resumed_only_under_a_protected_worker() -> None:

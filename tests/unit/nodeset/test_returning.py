@@ -73,3 +73,22 @@ def test_a_pod_that_is_not_ready_gets_no_work() -> None:
 def test_a_cordon_outweighs_the_return() -> None:
     """A node on a cordoned machine is drained, not resumed."""
     assert [type(one) for one in states("DOWN", cordoned=True)] == [DrainNodes]
+
+
+def test_a_node_that_is_down_and_silent_is_not_undrained() -> None:
+    """The undrain would leave a reason that is younger than the new slurmd, and the node would stay down."""
+    ours = "slurm-operator: NodeSet (slurm/gpu) is being deleted"
+    silent = node("gpu-0", "DOWN", "DRAIN", "NOT_RESPONDING", reason=ours)
+    before = plan(observe(pod(0), slurm=(silent,)))
+    assert not [one for one in before.actions if isinstance(one, UndrainNodes | ResumeNodes)]
+    heard = node(
+        "gpu-0",
+        "DOWN",
+        "DRAIN",
+        reason=ours,
+        slurmd_start_time=at(200),
+        reason_changed_at=at(100),
+    )
+    after = plan(observe(pod(0), slurm=(heard,)))
+    assert ResumeNodes(("gpu-0",)) in after.actions
+    assert not [one for one in after.actions if isinstance(one, UndrainNodes)]

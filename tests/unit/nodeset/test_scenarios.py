@@ -80,6 +80,7 @@ def test_a_view_from_before_our_undrain_deletes_nothing(world: World) -> None:
     world.pass_time(2.0)
     world.replicas = 3
     world.reconcile()
+    world.reconcile()
     assert world.slurm.start_job("gpu-2", world.now)
     world.replicas = 0
     decided = world.reconcile()

@@ -276,3 +276,14 @@ async def test_a_cluster_that_really_lost_its_nodes() -> None:
         assert watched.watch.view.taken is not None
         assert watched.watch.view.taken - evidence.since >= trust.wide_seconds
         assert sorted(watched.changed()[-1]) == [f"n{index}" for index in range(5)]
+
+
+@virtual_time
+async def test_a_reply_that_is_too_large_is_not_asked_for_all_the_time() -> None:
+    """However often a fresh list is wanted: a reply that costs much to read is asked for ever less often."""
+    cluster = Cluster()
+    cluster.failures["nodes"] = errors.ReplyTooLarge("list nodes", "it lists more than 65536 nodes")
+    async with watching(cluster) as watched:
+        with pytest.raises(errors.Unavailable):
+            await watched.watch.refreshed(now(), now() + 120.0)
+    assert 4 <= cluster.count("nodes") <= 15

@@ -211,6 +211,10 @@ def _undrain(sight: Sight, users: list[Worker], found: Cordons) -> bool:
     node = sight.node(worker.slurm_name)
     if node is None or not draining(node):
         return False
+    if {"DOWN", "NOT_RESPONDING"} <= set(node.state):
+        # Left from the pod before. When the new slurmd has registered, a resume lifts both (`returning`); an
+        # undrain now would give the node a reason that is younger than the slurmd, and it would stay down.
+        return False
     decisions = [may_undrain(one, sight) for one in users]
     decision = next((one for one in decisions if isinstance(one, Hold)), decisions[0])
     if isinstance(decision, Allow):

@@ -10,8 +10,9 @@ and they lose it only while all of this is so:
 A node that Slurm does not list is no ground to give up the label: its slurmd may register at any moment, and
 then nothing keeps work from it. Such a worker on a cordoned node is deleted instead (`removals`).
 
-A worker gets the label back before its node takes work again (`policies.may_undrain`, `returning`), and at
-once when its node is no longer known to be drained.
+A worker gets the label back and loses its cordon before its node takes work again (`policies.may_undrain`,
+`returning`): without the cordon no release of before can take effect any more. It gets the label at once when
+its node is no longer known to be drained.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ drained, and the operator deletes the pod when it is idle.
                      Kubernetes takes the condition back after some minutes, it is recorded as a request
     a taint          with the effect NoExecute, which the pod does not tolerate
     out of service   a node that a person has declared to run nothing
-    a cordon         of the Kubernetes node, under a worker that Slurm does not have (`protection`)
+    a cordon         of the Kubernetes node, under a worker that Slurm does not have (`protection`). Not under
+                     one that has yet to start: if it tolerates cordoned nodes, the next would be made at once
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def _cause(
     if (
         sight.protects
         and drains
+        and worker.started  # one that waits for its containers is evicted without asking a budget
         and sight.absent(worker.slurm_name) is not None
         and isinstance(may_delete(worker, sight, seen.wall), Allow)
     ):

@@ -245,8 +245,12 @@ class Sight:
         return ready is None or ready.status != "True"
 
     def safe(self, worker: Worker) -> bool:
-        """Return whether a worker may get work: it is protected, or need not be."""
-        return worker.protected or worker.given_up or not self.protects
+        """Return whether a worker may get work: it is protected and stays so, or need not be.
+
+        A release is sent for a cordoned pod of one version. One without an answer may still take effect, or
+        has already where no cache shows it, until the API server has taken the cordon off that version.
+        """
+        return (worker.protected and not worker.cordoned) or worker.given_up or not self.protects
 
     def registered(self, worker: Worker) -> bool:
         """Return whether Slurm has certainly had the node of this very worker."""
