@@ -225,7 +225,14 @@ class Job:
                 raise JobKilled(f"of job {self.identity} accounting says {record}")
 
     def _expect(self, wanted: dict[str, str]) -> None:
-        told = self._told()
+        told: dict[str, str] = {}
+
+        def heard() -> bool:
+            # The login pod that is asked may be on its way to another node.
+            told.update(self._told())
+            return True
+
+        self.site.until(heard, f"slurmctld tells of job {self.identity}")
         wanted = {**wanted, "Restarts": "0", "NodeList": self.node}
         if {name: told[name] for name in wanted} != wanted:
             raise JobKilled(f"of job {self.identity} slurmctld says {told}, and not {wanted}")

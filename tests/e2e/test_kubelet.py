@@ -44,7 +44,7 @@ def slurm_name(worker: Worker) -> str:
 def others(site: Site, node: str) -> int:
     """Return how many pods of a node are not workers; they leave it when its kubelet is silent."""
     pods = site.cluster.get("pods", "--all-namespaces", f"--field-selector=spec.nodeName={node}")["items"]
-    return sum(pod["metadata"]["labels"].get("app.kubernetes.io/name") != "slurmd" for pod in pods)
+    return sum(pod["metadata"].get("labels", {}).get("app.kubernetes.io/name") != "slurmd" for pod in pods)
 
 
 def put_canary(site: Site, worker: Worker) -> None:
