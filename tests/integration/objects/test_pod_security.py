@@ -27,7 +27,13 @@ NEEDED = {
     "login": "baseline",
     "slurmd": "privileged",
     "slurmd without privileges": "baseline",
+    "slurmd with a folder of the node": "privileged",
+    "slurmctld, hardened": "restricted",
+    "slurmdbd, hardened": "restricted",
+    "slurmrestd, hardened": "restricted",
 }
+HARDENED = IMAGE | {"securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}}
+PROFILE = {"spec": {"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}}
 UNPRIVILEGED = {"securityContext": {"privileged": False, "capabilities": {"$patch": "delete"}}}
 
 
@@ -42,15 +48,31 @@ def specs() -> dict[str, dict[str, Any]]:
             loginset(login=IMAGE, initconf=IMAGE), cluster.controller, found(), cluster_domain=DOMAIN
         ),
     }
-    workers = {"slurmd": IMAGE, "slurmd without privileges": IMAGE | UNPRIVILEGED}
+    hardened = Cluster(
+        controller(slurmctld=HARDENED, logfile=HARDENED, persistence={"enabled": False}, template=PROFILE)
+    )
+    made |= {
+        "slurmctld, hardened": slurmctld.stateful_set(hardened, found()),
+        "slurmdbd, hardened": slurmdbd.stateful_set(accounting(slurmdbd=HARDENED, template=PROFILE), found()),
+        "slurmrestd, hardened": slurmrestd.deployment(
+            restapi(slurmrestd=HARDENED, template=PROFILE), hardened, found()
+        ),
+    }
+    folder = {"spec": {"volumes": [{"name": "dcgm", "hostPath": {"path": "/var/lib/dcgm"}}]}}
+    without = IMAGE | UNPRIVILEGED
+    workers: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+        "slurmd": (IMAGE, {}),
+        "slurmd without privileges": (without, {}),
+        "slurmd with a folder of the node": (without, folder),
+    }
     return {name: item["spec"]["template"]["spec"] for name, item in made.items()} | {
         name: worker_template(
-            node_set("gpu", slurmd=container, logfile=IMAGE),
+            node_set("gpu", slurmd=container, logfile=IMAGE, template=template),
             cluster.controller,
             found(),
             cluster_domain=DOMAIN,
         ).spec
-        for name, container in workers.items()
+        for name, (container, template) in workers.items()
     }
 
 
