@@ -89,7 +89,7 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
 
 
 def _keeps_protected(world: World) -> bool:
-    """Tell whether a pod is protected, cached or not: whoever takes the finalizer off lists all pods first."""
+    """Tell whether a pod is protected, cached or not: all are listed before the finalizer goes."""
     return any(pod.protected and not pod.deleting for pod in world.pods.values())
 
 
