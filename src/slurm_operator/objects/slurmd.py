@@ -39,7 +39,8 @@ _SSH_PORT_NAME = "ssh"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
 
-_STATED = frozenset({wellknown.ANNOTATION_STATED_NAME})
+# What is true of one pod only. A request to remove would remove each new one at once, for ever.
+_NOT_OF_ALL = frozenset({wellknown.ANNOTATION_STATED_NAME, wellknown.ANNOTATION_REMOVAL_REQUESTED})
 _ENV_GRACE = "SLINKY_GRACE_SECONDS"
 # That of Kubernetes.
 _DEFAULT_GRACE = 30
@@ -146,7 +147,7 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
     ]
     (slurmd,) = (item for item in containers if item["name"] == SLURMD.name)
     annotations = {
-        **{name: value for name, value in template.annotations.items() if name not in _STATED},
+        **{name: value for name, value in template.annotations.items() if name not in _NOT_OF_ALL},
         **slurmd_args.marks(slurmd, worker, host_network=host_network),
     }
     if worker.topology is not None:

@@ -2,7 +2,9 @@
 
 The Service that gives workers their names in DNS, and the PodDisruptionBudget that protects them,
 belong to all NodeSets of a Slurm cluster together. Every one of them owns both and none controls them: they
-go when the last NodeSet goes. The ConfigMap for sshd is a NodeSet's own.
+go when the last NodeSet goes. One that is being deleted owns them only if no other one stays: Kubernetes may
+delete what it owns before it, and takes it from the owners of what has others. The ConfigMap for sshd is a
+NodeSet's own.
 """
 
 from __future__ import annotations
@@ -41,6 +43,12 @@ def desired(nodeset: NodeSet, siblings: Iterable[NodeSet], *, ssh_in_use: bool) 
     elif not ssh_in_use:
         assembly.unwanted.append(Named("v1", "ConfigMap", nodeset.ssh_config_name))
     return assembly.done()
+
+
+def shared(nodeset: NodeSet, siblings: Iterable[NodeSet]) -> list[Manifest]:
+    """Return the objects that all workers of the Slurm cluster share."""
+    owners = _owners(nodeset, siblings)
+    return [service(nodeset, owners), disruption_budget(nodeset, owners)]
 
 
 def service(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifest:
@@ -114,7 +122,13 @@ def _owners(nodeset: NodeSet, siblings: Iterable[NodeSet]) -> list[dict[str, Any
         for item in (*siblings, nodeset)
         if (item.metadata.namespace, item.spec.controller_ref.name) == mine
     }
+    staying = {name: item for name, item in found.items() if not item.deleting}
+    # What blocks the deletion of its owner is deleted first.
+    blocks = bool(staying)
     return [
-        {key: value for key, value in labels.owner_reference(item).items() if key != "controller"}
-        for _, item in sorted(found.items())
+        {
+            **{key: value for key, value in labels.owner_reference(item).items() if key != "controller"},
+            "blockOwnerDeletion": blocks,
+        }
+        for _, item in sorted((staying or found).items())
     ]

@@ -48,6 +48,8 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
             assert not world.deleting, "the API server adds no finalizer to what is being deleted"
             world.finalizers = (*world.finalizers, name)
             world.awake = True
+        case actions.RemoveFinalizer(name) if name == wellknown.FINALIZER_DRAIN and _keeps_protected(world):
+            world.awake = True
         case actions.RemoveFinalizer(name):
             world.waived |= world.skip_drain or world.controller is not Fate.STAYS
             world.finalizers = tuple(one for one in world.finalizers if one != name)
@@ -84,6 +86,11 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
                 world.slurm.windows.pop(name, None)
                 world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
             world.awake = True
+
+
+def _keeps_protected(world: World) -> bool:
+    """Tell whether a pod is protected, cached or not: all are listed before the finalizer goes."""
+    return any(pod.protected and not pod.deleting for pod in world.pods.values())
 
 
 def _write(world: World, wishes: Mapping[str, Wish], *, state: bool) -> None:

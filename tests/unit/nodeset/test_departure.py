@@ -172,3 +172,17 @@ def test_a_pod_that_cannot_be_read_may_be_one_of_its_own() -> None:
         why = departure.strays(UID, [], [foreign, doubtful])
         assert why is not None
         assert "1 pods, such as 'gpu-1', cannot be read" in why
+
+
+def test_what_workers_share_is_kept_while_they_drain() -> None:
+    """Not for a NodeSet that stays, which makes it anyway, nor for one that is let go or has no worker."""
+
+    def keeps(*pods: Any, deleting: bool = True, **fields: Any) -> bool:
+        nodeset = make_nodeset(replicas=1, deleting=deleting, finalizers=(DRAIN,))
+        return departure.keeps_shared(observe(*pods, nodeset=nodeset, **fields))
+
+    assert keeps(pod(0))
+    assert not keeps(pod(0), deleting=False)
+    assert not keeps(pod(0), controller=Fate.GONE)
+    assert not keeps(pod(0, deleting=True))
+    assert not keeps()

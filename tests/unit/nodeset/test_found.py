@@ -214,3 +214,18 @@ def test_nodes_of_workers_that_are_gone_are_not_counted() -> None:
             (events.scale, 0),
         ]
     )
+
+
+def test_no_pod_that_no_cache_shows_as_protected_is_left_behind() -> None:
+    """Protection that was given back a moment ago keeps a NodeSet that needs no drain."""
+    live_through(
+        [
+            (events.skip_drain, 1),
+            (events.time, 0),
+            (faults.cache_lags, 0),
+            (events.skip_drain, 0),
+            (events.time, 0),
+            (events.controller_leaves, 0),
+            (events.time, 0),
+        ]
+    )

@@ -78,9 +78,10 @@ def test_a_cordon_outweighs_the_return() -> None:
 def test_a_node_that_is_down_and_silent_is_not_undrained() -> None:
     """The undrain would leave a reason that is younger than the new slurmd, and the node would stay down."""
     ours = "slurm-operator: NodeSet (slurm/gpu) is being deleted"
-    silent = node("gpu-0", "DOWN", "DRAIN", "NOT_RESPONDING", reason=ours)
-    before = plan(observe(pod(0), slurm=(silent,)))
-    assert not [one for one in before.actions if isinstance(one, UndrainNodes | ResumeNodes)]
+    # slurmctld that has just read its configuration again does not know when a slurmd was started.
+    for state in (("DOWN", "DRAIN", "NOT_RESPONDING"), ("DOWN", "DRAIN")):
+        before = plan(observe(pod(0), slurm=(node("gpu-0", *state, reason=ours),)))
+        assert not [one for one in before.actions if isinstance(one, UndrainNodes | ResumeNodes)]
     heard = node(
         "gpu-0",
         "DOWN",

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.kube.models import Pod
 from slurm_operator.objects.desired import Manifest, Unbuildable
@@ -141,6 +142,14 @@ def test_labels_that_selectors_need_cannot_be_changed() -> None:
         "kubectl.kubernetes.io/default-container",
         "slinky.slurm.net/slurm-key-hash",
     }
+
+
+def test_a_template_asks_for_the_removal_of_no_pod() -> None:
+    """Each new worker would be removed as soon as it is made."""
+    asks = {wellknown.ANNOTATION_REMOVAL_REQUESTED: "true", "note": "n"}
+    item = made(template={"metadata": {"annotations": asks}})
+    assert wellknown.ANNOTATION_REMOVAL_REQUESTED not in item["metadata"]["annotations"]
+    assert item["metadata"]["annotations"]["note"] == "n"
 
 
 def test_annotations_of_the_set_do_not_reach_its_pods() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,6 +43,30 @@ def test_every_set_makes_the_same_shared_objects() -> None:
     both = [node_set("cpu"), node_set("gpu", replicas=3)]
     first, second = (slurmd_shared.desired(item, both, ssh_in_use=False) for item in both)
     assert first.objects == second.objects
+
+
+def test_a_set_that_is_deleted_owns_what_it_shares_only_if_no_other_one_stays() -> None:
+    """Kubernetes would delete it before the workers are drained, or take the owner off again and again."""
+
+    def leaving(name: str) -> NodeSet:
+        made = node_set(name)
+        meta = msgspec.structs.replace(made.metadata, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC))
+        return msgspec.structs.replace(made, metadata=meta)
+
+    def owners(*sets: NodeSet) -> list[tuple[str, bool]]:
+        found = [
+            [
+                (owner["name"], owner["blockOwnerDeletion"])
+                for item in slurmd_shared.shared(mine, sets)
+                for owner in item["metadata"]["ownerReferences"]
+            ]
+            for mine in sets
+        ]
+        assert all(one == found[0] for one in found)
+        return found[0][: len(found[0]) // 2]
+
+    assert owners(leaving("cpu"), node_set("gpu")) == [("gpu", True)]
+    assert owners(leaving("cpu"), leaving("gpu")) == [("cpu", False), ("gpu", False)]
 
 
 @pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])

@@ -211,7 +211,7 @@ def _undrain(sight: Sight, users: list[Worker], found: Cordons) -> bool:
     node = sight.node(worker.slurm_name)
     if node is None or not draining(node):
         return False
-    if {"DOWN", "NOT_RESPONDING"} <= set(node.state):
+    if "DOWN" in node.state and ("NOT_RESPONDING" in node.state or not node.slurmd_start_time.value):
         # Left from the pod before. When the new slurmd has registered, a resume lifts both (`returning`); an
         # undrain now would give the node a reason that is younger than the slurmd, and it would stay down.
         return False

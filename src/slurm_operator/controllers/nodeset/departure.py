@@ -7,6 +7,10 @@ the pods are to stay. An external Slurm outlives its Controller: as long as it a
 first two cases the pods lose their protection before, for nobody would remove it later, and Kubernetes could
 not delete them.
 
+With `--cascade=foreground` Kubernetes deletes what the NodeSet owns at once, not only the pods, which are
+protected, but also the budget that protects them from evictions. So it and the Service are kept for as long
+as workers drain.
+
 Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
 therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
 """
@@ -52,6 +56,11 @@ def lets_go(seen: Observation) -> bool:
 def orphans(seen: Observation) -> bool:
     """Return whether the pods are to stay when the NodeSet goes."""
     return names.FINALIZER_ORPHAN in seen.nodeset.metadata.finalizers
+
+
+def keeps_shared(seen: Observation) -> bool:
+    """Return whether a NodeSet that is being deleted has workers that still need what they share."""
+    return seen.nodeset.deleting and not lets_go(seen) and any(worker.active for worker in seen.workers)
 
 
 def unprotect(seen: Observation) -> list[Action]:

@@ -65,6 +65,12 @@ class Children:
         for named in desired.unwanted:
             await self._remove(nodeset, named, outcome)
 
+    async def keep_shared(self, nodeset: NodeSet, outcome: Outcome) -> None:
+        """Keep what workers share, for a NodeSet that is being deleted and has workers that drain."""
+        siblings = self._caches.siblings(nodeset.metadata.namespace, nodeset.spec.controller_ref.name)
+        for manifest in slurmd_shared.shared(nodeset, siblings):
+            await self._apply(nodeset, manifest, outcome)
+
     def release(self, key: Key) -> None:
         """Watch no Service for a NodeSet that is gone."""
         self._removed.pop(key, None)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.conditions import condition_changed
+from slurm_operator.controllers.nodeset import departure
 from slurm_operator.controllers.nodeset.engine.act import Actor
 from slurm_operator.controllers.nodeset.engine.adoption import Adoption
 from slurm_operator.controllers.nodeset.engine.asking import Asking
@@ -180,6 +181,8 @@ class NodeSetController:
         ground = Ground(nodeset, master, revision, fit, hashes, outcome.certain)
 
         seen = await self._observer.look(ground, memory)
+        if departure.keeps_shared(seen):
+            await self._children.keep_shared(nodeset, outcome)
         decided, memory.busy = await aside(seen, lambda: _costed(seen))
         work = Work(
             ground=ground,
