@@ -111,11 +111,7 @@ def test_a_worker_that_slurm_does_not_list_is_not_released_but_deleted() -> None
 
 
 def test_a_worker_that_is_starting_on_a_cordoned_node_is_left_alone() -> None:
-<<<<<<< HEAD
     """One that tolerates cordons may be made there: deleted before it registers, it would be made again."""
-=======
-    """One that tolerates cordons may be made there; deleted before it registers, it would be made again."""
->>>>>>> review13
     starting = pod(0, phase="Pending", started=False, ready_since=None, created=NOW - 1)
     decided = plan(cordoned(starting, view=view(others=Evidence(5, 0.0))))
     assert decided.going == {}
