@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Cluster, Controller, RestApi
+from slurm_operator.kube.errors import Invalid
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Event
 from slurm_operator.slurm.clients import ConnectionKey
@@ -163,17 +164,10 @@ async def test_a_restapi_that_cannot_be_read_is_not_absent(world: World, hostile
     assert (unknown.status, connection(operator, world)) == ("Unknown", found)
 
 
-async def test_a_port_that_is_none_is_named(world: World) -> None:
-    """A RestApi whose port cannot be one is a reason of its own, not an error loop."""
-    operator = await world.operator()
-    await world.secret("keys", jwt__key=KEY)
-    await world.controller()
-    await world.restapi("api", service={"port": 70000})
-    invalid = await world.says(world.api_ready, "InvalidServer")
-    assert "spec.service.port 70000" in invalid.message
-    assert connection(operator, world) is None
-    await world.patch(RestApi, "api", {"spec": {"service": {"port": 6820}}})
-    await world.says(world.api_ready, "SlurmrestdUnreachable")
+async def test_a_port_that_is_none_is_refused(world: World) -> None:
+    """A RestApi whose port cannot be one is refused by the API server, which names the field."""
+    with pytest.raises(Invalid, match=r"spec\.service\.port"):
+        await world.restapi("api", service={"port": 70000})
 
 
 # ------------------------------------------------------------------------------------------------- in doubt

@@ -11,7 +11,7 @@ from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.api.cluster import ClusterStatus
 from slurm_operator.api.controller import ControllerSpec
 from slurm_operator.api.restapi import RestApiSpec, RestApiStatus
-from slurm_operator.api.shared import Condition, LocalObjectReference, SecretKeySelector
+from slurm_operator.api.shared import Condition, LocalObjectReference, SecretKeySelector, ServiceSpec
 from slurm_operator.controllers.health import Health, Problem
 from slurm_operator.controllers.slurmclient import (
     Serving,
@@ -150,6 +150,17 @@ def test_a_missing_key_is_named(
 def test_the_key_is_taken_as_it_is() -> None:
     """Slurm signs with the bytes of the file, a newline at its end included."""
     assert signing_key(controller(key=SELECTOR), Secret(data={"jwt.key": b"k\n"})) == b"k\n"
+
+
+def test_a_port_that_is_none_is_named() -> None:
+    """A RestApi of an older CRD whose port cannot be one is a reason of its own, not an error loop."""
+    broken = restapi("a")
+    spec = msgspec.structs.replace(broken.spec, service=ServiceSpec(port=70000))
+    broken = msgspec.structs.replace(broken, spec=spec)
+    found = target(controller(key=SELECTOR), broken, Secret(data={"jwt.key": b"k"}), None)
+    assert isinstance(found, Problem)
+    assert found.reason == "InvalidServer"
+    assert "spec.service.port 70000" in found.message
 
 
 def test_a_connection_belongs_to_one_life_of_a_controller() -> None:
