@@ -54,6 +54,7 @@ _PASSING: Final = frozenset(
 _REMOVAL_TAINTS: Final = frozenset(
     {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 )
+_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 # Numbers of labels and taints are those of Go's int64.
 _MAX_DIGITS = 19
 
@@ -61,6 +62,16 @@ _MAX_DIGITS = 19
 def cordoned(node: Node) -> bool:
     """Return whether a node is to take no more work: by `kubectl cordon`, or by an autoscaler's taint."""
     return node.spec.unschedulable or any(taint.key in _REMOVAL_TAINTS for taint in node.spec.taints)
+
+
+def out_of_service(node: Node) -> bool:
+    """Return whether a person has declared that nothing runs on a node any more.
+
+    As for Kubernetes itself, the taint counts only on a node that is not ready.
+    """
+    ready = node.condition("Ready")
+    marked = any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints)
+    return marked and (ready is None or ready.status != "True")
 
 
 def driven_away(pod: Pod, node: Node) -> bool:
@@ -131,8 +142,15 @@ class Fit:
     tolerations: tuple[Toleration, ...]
 
     def admits(self, node: Node) -> bool:
-        """Tell whether a new worker may go there now."""
-        return self._matches(node) and not self._repelled(node.spec.taints, _KEEPS_OUT)
+        """Tell whether a new worker may go there now.
+
+        Where nothing runs any more it would be removed again, whatever it tolerates.
+        """
+        return (
+            self._matches(node)
+            and not self._repelled(node.spec.taints, _KEEPS_OUT)
+            and not out_of_service(node)
+        )
 
     def keeps(self, node: Node) -> bool:
         """Tell whether a worker that is there may stay: only a taint with NoExecute drives it away."""
