@@ -74,15 +74,16 @@ def out_of_service(node: Node) -> bool:
     return marked and (ready is None or ready.status != "True")
 
 
-def driven_away(pod: Pod, node: Node) -> bool:
-    """Return whether a node has a NoExecute taint that a pod does not tolerate at all.
+def driven_away(pod: Pod, node: Node, *, at_last: bool = False) -> bool:
+    """Return whether a node has a NoExecute taint that a pod does not tolerate at all; `at_last`: for ever.
 
-    One that is tolerated for some seconds is tolerated here: Kubernetes says when they are over.
+    One that is tolerated for some seconds is tolerated here at first: Kubernetes says when they are over.
     """
+    tolerates = _tolerated_for_ever if at_last else _tolerated
     return any(
         taint.effect == _NO_EXECUTE
         and taint.key not in _SILENT
-        and not any(_tolerates(item, taint) for item in pod.spec.tolerations)
+        and not tolerates(taint, pod.spec.tolerations)
         for taint in node.spec.taints
     )
 
@@ -107,6 +108,10 @@ def overdue_tolerations(pod: Pod) -> list[dict[str, Any]] | None:
     ours = tuple(Toleration(key=key, operator="Exists", effect=_NO_EXECUTE) for key in _SILENT)
     others = (item for item in there if msgspec.structs.replace(item, toleration_seconds=None) not in ours)
     return [msgspec.to_builtins(item) for item in (*ours, *others)]
+
+
+def _tolerated(taint: Taint, there: Iterable[Toleration]) -> bool:
+    return any(_tolerates(item, taint) for item in there)
 
 
 def _tolerated_for_ever(taint: Taint, there: Iterable[Toleration]) -> bool:
@@ -162,10 +167,7 @@ class Fit:
         return self._matches(node) and not self._repelled(lasting, _KEEPS_OUT)
 
     def _repelled(self, taints: Iterable[Taint], effects: Iterable[str]) -> bool:
-        return any(
-            taint.effect in effects and not any(_tolerates(item, taint) for item in self.tolerations)
-            for taint in taints
-        )
+        return any(taint.effect in effects and not _tolerated(taint, self.tolerations) for taint in taints)
 
     def _matches(self, node: Node) -> bool:
         labels, name = node.metadata.labels, node.metadata.name
