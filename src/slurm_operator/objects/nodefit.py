@@ -54,6 +54,7 @@ _PASSING: Final = frozenset(
 _REMOVAL_TAINTS: Final = frozenset(
     {"ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted", "karpenter.sh/disruption"}
 )
+_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 # Numbers of labels and taints are those of Go's int64.
 _MAX_DIGITS = 19
 
@@ -63,15 +64,26 @@ def cordoned(node: Node) -> bool:
     return node.spec.unschedulable or any(taint.key in _REMOVAL_TAINTS for taint in node.spec.taints)
 
 
-def driven_away(pod: Pod, node: Node) -> bool:
-    """Return whether a node has a NoExecute taint that a pod does not tolerate at all.
+def out_of_service(node: Node) -> bool:
+    """Return whether a person has declared that nothing runs on a node any more.
 
-    One that is tolerated for some seconds is tolerated here: Kubernetes says when they are over.
+    As for Kubernetes itself, the taint counts only on a node that is not ready.
     """
+    ready = node.condition("Ready")
+    marked = any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints)
+    return marked and (ready is None or ready.status != "True")
+
+
+def driven_away(pod: Pod, node: Node, *, at_last: bool = False) -> bool:
+    """Return whether a node has a NoExecute taint that a pod does not tolerate at all; `at_last`: for ever.
+
+    One that is tolerated for some seconds is tolerated here at first: Kubernetes says when they are over.
+    """
+    tolerates = _tolerated_for_ever if at_last else _tolerated
     return any(
         taint.effect == _NO_EXECUTE
         and taint.key not in _SILENT
-        and not any(_tolerates(item, taint) for item in pod.spec.tolerations)
+        and not tolerates(taint, pod.spec.tolerations)
         for taint in node.spec.taints
     )
 
@@ -96,6 +108,10 @@ def overdue_tolerations(pod: Pod) -> list[dict[str, Any]] | None:
     ours = tuple(Toleration(key=key, operator="Exists", effect=_NO_EXECUTE) for key in _SILENT)
     others = (item for item in there if msgspec.structs.replace(item, toleration_seconds=None) not in ours)
     return [msgspec.to_builtins(item) for item in (*ours, *others)]
+
+
+def _tolerated(taint: Taint, there: Iterable[Toleration]) -> bool:
+    return any(_tolerates(item, taint) for item in there)
 
 
 def _tolerated_for_ever(taint: Taint, there: Iterable[Toleration]) -> bool:
@@ -131,8 +147,15 @@ class Fit:
     tolerations: tuple[Toleration, ...]
 
     def admits(self, node: Node) -> bool:
-        """Tell whether a new worker may go there now."""
-        return self._matches(node) and not self._repelled(node.spec.taints, _KEEPS_OUT)
+        """Tell whether a new worker may go there now.
+
+        Where nothing runs any more it would be removed again, whatever it tolerates.
+        """
+        return (
+            self._matches(node)
+            and not self._repelled(node.spec.taints, _KEEPS_OUT)
+            and not out_of_service(node)
+        )
 
     def keeps(self, node: Node) -> bool:
         """Tell whether a worker that is there may stay: only a taint with NoExecute drives it away."""
@@ -144,10 +167,7 @@ class Fit:
         return self._matches(node) and not self._repelled(lasting, _KEEPS_OUT)
 
     def _repelled(self, taints: Iterable[Taint], effects: Iterable[str]) -> bool:
-        return any(
-            taint.effect in effects and not any(_tolerates(item, taint) for item in self.tolerations)
-            for taint in taints
-        )
+        return any(taint.effect in effects and not _tolerated(taint, self.tolerations) for taint in taints)
 
     def _matches(self, node: Node) -> bool:
         labels, name = node.metadata.labels, node.metadata.name

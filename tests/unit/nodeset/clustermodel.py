@@ -78,6 +78,10 @@ def make_node(name: str, *, cordoned: bool = False, taint: str = "", **fields: A
     return msgspec.convert(body, Node)
 
 
+def _tolerate(key: str, seconds: int | None) -> Toleration:
+    return Toleration(key=key, operator="Exists", toleration_seconds=seconds)
+
+
 @dataclass
 class SimClaim:
     """A volume claim as the API server has it."""
@@ -129,6 +133,7 @@ class SimPod:
     persons_cordon: bool = False
     registered: bool = False
     tolerates: str = ""
+    tolerates_for: int | None = None
     silent: int | None = None
     """For how many seconds it tolerates a node that does not answer; None is for ever."""
     stated: bool = True
@@ -183,7 +188,7 @@ class SimPod:
                         )
                         for key in SILENT
                     ),
-                    *((Toleration(key=self.tolerates, operator="Exists"),) if self.tolerates else ()),
+                    *((_tolerate(self.tolerates, self.tolerates_for),) if self.tolerates else ()),
                 ),
             ),
             status=PodStatus(

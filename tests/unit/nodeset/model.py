@@ -293,6 +293,8 @@ class World(Spec):
         """Let all faults end, and all jobs."""
         self.slurm.up = self.slurm.reachable = self.connected = True
         self.slurm.lie, self.lagging, self.partial = "", False, False
+        # That a clock is set right is no news, but news come all the time.
+        self.awake |= bool(self.skew)
         self.skew, self.fuse = 0.0, None
         self.relist()
         for job_id in list(self.slurm.work):

@@ -229,3 +229,8 @@ def test_no_pod_that_no_cache_shows_as_protected_is_left_behind() -> None:
             (events.time, 0),
         ]
     )
+
+
+def test_a_disruption_that_a_wrong_clock_took_for_old_is_carried_out_later() -> None:
+    """An hour ahead, the operator takes every announcement for expired, until its clock is right."""
+    live_through([(faults.clock_jumps, 1), (events.preempt, 0), (events.time, 0)])

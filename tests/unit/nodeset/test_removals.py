@@ -139,6 +139,24 @@ def test_a_taint_that_a_pod_does_not_tolerate_is_a_request() -> None:
     assert going("node.kubernetes.io/not-ready") == {}
 
 
+def test_a_taint_that_is_tolerated_for_some_time_drives_away_when_that_is_over() -> None:
+    """Kubernetes announces it once; a job may take longer than a request lasts, and the taint stays."""
+    asks = asked(1000, "Kubernetes: DeletionByTaintManager")
+    tainted = {"node-0": make_node("node-0", taint="bad-disk")}
+    limited = {"tolerates": "bad-disk", "tolerates_for": 60}
+
+    def going(nodes: dict[str, Any], annotations: dict[str, str], **fields: Any) -> dict[str, Cause]:
+        decided = plan(observe(pod(0, annotations=annotations, **fields), slurm=BUSY, nodes=nodes))
+        assert decided.requeue is None or decided.requeue > 5
+        return decided.going
+
+    assert going(tainted, asks, **limited) == {"uid-0": Cause.REQUESTED}
+    assert going(tainted, {}, **limited) == {}
+    assert going(tainted, asks, tolerates="bad-disk") == {}
+    assert going({"node-0": make_node("node-0")}, asks, **limited) == {}
+    assert going(tainted, asked(1000, "Kubernetes: PreemptionByScheduler"), **limited) == {}
+
+
 def test_a_worker_that_is_asked_to_go_is_the_one_that_a_scale_in_takes() -> None:
     """Among the idle ones: then nothing has to be replaced."""
     pods = (pod(0, annotations=asked(5)), pod(1))

@@ -45,6 +45,15 @@ def answers(asked: Fit, machine: Node) -> tuple[bool, bool, bool]:
 YES, NO = (True, True, True), (False, False, False)
 
 
+@pytest.mark.parametrize("ready", ["True", "False", "Unknown"])
+def test_a_machine_that_is_out_of_service_admits_nobody(ready: str) -> None:
+    """Not even those who tolerate everything: they would be removed and made again for ever."""
+    machine = tainted(("node.kubernetes.io/out-of-service", "NoExecute"))
+    status = msgspec.convert({"conditions": [{"type": "Ready", "status": ready}]}, type(machine.status))
+    machine = msgspec.structs.replace(machine, status=status)
+    assert fit(tolerations=[{"operator": "Exists"}]).admits(machine) == (ready == "True")
+
+
 def test_without_wishes_every_machine_fits() -> None:
     """A template that says nothing about machines admits all of them."""
     assert answers(fit(), node()) == YES

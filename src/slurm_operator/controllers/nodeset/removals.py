@@ -9,7 +9,8 @@ drained, and the operator deletes the pod when it is idle.
                      drained and loses its protection when it is idle (`evicting`), and is deleted here only
                      if the client has given up, and never on a cordoned node: there a drain comes back
     a disruption     the condition with which the scheduler or the taint manager announces a deletion; since
-                     Kubernetes takes the condition back after some minutes, it is recorded as a request
+                     Kubernetes takes the condition back after some minutes, it is recorded as a request. The
+                     taint manager announces once; its request holds for as long as the taint is there
     a taint          with the effect NoExecute, which the pod does not tolerate
     out of service   a node that a person has declared to run nothing
     a cordon         of the Kubernetes node, under a worker that Slurm does not have (`protection`). Not under
@@ -18,7 +19,7 @@ drained, and the operator deletes the pod when it is idle.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import removal, wellknown
 from slurm_operator.controllers.nodeset.actions import Note
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.scaling import Demand
     from slurm_operator.controllers.nodeset.sight import Sight
+
+_KUBERNETES: Final = "Kubernetes: "
+# The taint manager, when the seconds for which a pod tolerates a taint are over.
+_BY_TAINT: Final = f"{_KUBERNETES}DeletionByTaintManager"
 
 
 def carry_out(seen: Observation, sight: Sight, demand: Demand) -> None:
@@ -53,7 +58,7 @@ def evicting(seen: Observation, worker: Worker) -> bool:
 
 def _note(seen: Observation, worker: Worker, asked: removal.RemovalRequest, demand: Demand) -> None:
     """Say what was asked for, and look again when the request is about to mean something else."""
-    if asked.at is not None:
+    if asked.at is not None and asked.live(seen.wall):
         end = removal.RETRY if asked.retried(seen.wall) else removal.EXPIRES
         demand.looks.append(max(1.0, (asked.at + end - seen.wall).total_seconds()))
     if not worker.cordoned:
@@ -79,10 +84,18 @@ def _asked(seen: Observation, worker: Worker) -> removal.RemovalRequest | None:
     if found is not None:
         # Without fractions, as it is recorded.
         at = (found.last_transition_time or seen.wall).replace(microsecond=0)
-        new = removal.RemovalRequest(at, f"Kubernetes: {found.reason}")
+        new = removal.RemovalRequest(at, f"{_KUBERNETES}{found.reason}")
         if known is None or (known.at is not None and known.at < at):
             known = new
-    return known if known is not None and known.live(seen.wall) else None
+    if known is None or known.live(seen.wall) or _still_tainted(seen, worker, known):
+        return known
+    return None
+
+
+def _still_tainted(seen: Observation, worker: Worker, asked: removal.RemovalRequest) -> bool:
+    """Return whether the taint is still there for which Kubernetes wanted to delete a worker."""
+    node = seen.nodes.get(worker.node) if worker.scheduled else None
+    return asked.by == _BY_TAINT and node is not None and nodefit.driven_away(worker.pod, node, at_last=True)
 
 
 def _cause(

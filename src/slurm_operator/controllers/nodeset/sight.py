@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.controllers.nodeset.neighbours import shared
+from slurm_operator.objects import nodefit
 from slurm_operator.slurm.model import BUSY_STATES
 from slurm_operator.slurm.view import Absent, Reason, Unknown
 from slurm_operator.slurm.wishes import decide, drained_by_us
@@ -79,7 +80,6 @@ _ASKED_JUST_NOW: Final = 30.0
 FIRST_ANSWER_SECONDS: Final = 10.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
-_OUT_OF_SERVICE: Final = "node.kubernetes.io/out-of-service"
 _NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
 _SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "the node of this name may be another worker's")
 
@@ -234,15 +234,9 @@ class Sight:
         return self.node(name), None if view is None else view.jobs.holds.get(name)
 
     def out_of_service(self, worker: Worker) -> bool:
-        """Return whether a person has declared that nothing runs on the worker's Kubernetes node any more.
-
-        As for Kubernetes itself, the taint counts only on a node that is not ready.
-        """
+        """Return whether a person has declared that nothing runs on the worker's Kubernetes node any more."""
         node = self._seen.nodes.get(worker.node)
-        if node is None or not any(taint.key == _OUT_OF_SERVICE for taint in node.spec.taints):
-            return False
-        ready = node.condition("Ready")
-        return ready is None or ready.status != "True"
+        return node is not None and nodefit.out_of_service(node)
 
     def safe(self, worker: Worker) -> bool:
         """Return whether a worker may get work: it is protected and stays so, or need not be.
