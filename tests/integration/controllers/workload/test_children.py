@@ -79,7 +79,7 @@ SAME_KEYS = {"slurmKeyRef": KEY, "jwtKeyRef": JWT, "jwtHs256KeyRef": None}
 # Their objects are removed and made anew, which other tests are about.
 ELSEWHERE = {"external", "externalConfig"}
 # What the API server keeps as it was created.
-FIXED = {LoginSet: {"controllerRef"}}
+FIXED: dict[type[Any], set[str]] = {LoginSet: {"controllerRef"}}
 CHANGES: list[tuple[type[Kind], str, dict[str, Any], dict[str, Any]]] = [
     (Controller, "slurm", {"extraConf": "SchedulerType=sched/backfill"}, {"extraConf": None}),
     (Controller, "slurm", {"service": {"port": 7017, "spec": {"type": "NodePort"}}}, {"service": None}),
