@@ -34,7 +34,12 @@ def test_deleted_namespace_leaves_no_worker(site: Site) -> None:
     controller["spec"].pop("accountingRef", None)
     worker = site.nodeset()
     worker["spec"] |= {"replicas": 1, "controllerRef": {"name": RELEASE}}
-    for item in (*(site.cluster.get("secret", name) for name in keys), controller, worker):
+    files = (one["name"] for one in controller["spec"].get("configFileRefs", ()))
+    needed = [
+        *(site.cluster.get("secret", name) for name in keys),
+        *(site.cluster.get("configmap", name) for name in files),
+    ]
+    for item in (*needed, controller, worker):
         made = {key: item[key] for key in ("apiVersion", "kind", "spec", "data", "type") if key in item}
         made["metadata"] = {"name": item["metadata"]["name"]}
         site.cluster.kubectl("create", where, "--filename=-", stdin=json.dumps(made))
