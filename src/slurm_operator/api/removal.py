@@ -6,7 +6,7 @@ that is not repeated expires, and the node returns to service.
 
 The value is a time and, behind a space, who asked: `2026-11-16T17:00:00Z eviction by alice`. A value that
 does not begin with a time is a request without an end: it holds until the annotation is removed. By hand:
-`kubectl annotate pod NAME nodeset.slinky.slurm.net/removal-requested=true --overwrite`.
+`kubectl annotate pod NAME nodeset.slinky.slurm.net/removal-requested=true --overwrite`. `false` is none.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RemovalRequest:
 def read(annotations: Mapping[str, str]) -> RemovalRequest | None:
     """Return the request on a pod, if there is one."""
     text = annotations.get(wellknown.ANNOTATION_REMOVAL_REQUESTED, "")
-    if not text:
+    if text in ("", "false"):
         return None
     first, _, by = text.partition(" ")
     try:

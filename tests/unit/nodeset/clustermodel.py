@@ -154,6 +154,7 @@ class SimPod:
             wellknown.LABEL_SCALING_MODE: self.mode,
             wellknown.LABEL_REVISION_HASH: self.revision,
             wellknown.LABEL_POD_NAME: self.name,
+            wellknown.LABEL_CLUSTER: "slurm",
             wellknown.LABEL_POD_HOSTNAME: self.hostname,
             **({wellknown.LABEL_POD_INDEX: self.index} if self.index else {}),
             **self.labels,

@@ -222,6 +222,10 @@ def test_a_worker_whose_name_was_guessed_is_not_deleted_for_being_absent() -> No
     assert isinstance(guessed, Hold)
     assert guessed.reason is Wait.NEVER_REGISTERED
     assert isinstance(may_delete(worker(), sight(**LONG_GONE), moment(NOW)), Allow)
+    left_over = worker(stated=False, conditions=shown("Down", "NotResponding"))
+    assert isinstance(may_delete(left_over, sight(**LONG_GONE), moment(NOW)), Hold)
+    last = {"gpu-0": Evidence(9, 0.0, node("gpu-0", "DOWN", "NOT_RESPONDING"))}
+    assert isinstance(may_delete(worker(stated=False), sight(absent=last), moment(NOW)), Hold)
     seen_once = worker(stated=False, conditions=shown("Idle"))
     assert isinstance(may_delete(seen_once, sight(**LONG_GONE), moment(NOW)), Allow)
 

@@ -15,6 +15,7 @@ from slurm_operator.controllers.nodeset.actions import (
     ResumeNodes,
     UndrainNodes,
 )
+from slurm_operator.controllers.nodeset.decisions import Wait
 from slurm_operator.controllers.nodeset.plan import Plan, confirm, plan
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.view import ClusterView
@@ -208,3 +209,18 @@ def test_a_worker_of_an_older_version_gets_label_and_tolerations_in_one_patch() 
     assert patches[0].labels == {PROTECT: "true"}
     assert patches[0].version == "1"
     assert [one.get("tolerationSeconds") for one in patches[0].tolerations[:2]] == [None, None]
+
+
+def test_a_cordoned_worker_that_slurm_does_not_list_says_why_it_stays() -> None:
+    """`kubectl drain` waits for it, so the pod says what it waits for."""
+    young = pod(0, annotations=MARKED, ready_since=NOW - 5, created=NOW - 10)
+    decided = plan(cordoned(young, view=view(others=Evidence(5, 0.0))))
+    assert [one.hold.reason for one in decided.holds] == [Wait.NODE_ABSENT]
+    assert not of(decided, DeletePod)
+
+
+def test_a_worker_without_the_label_of_its_cluster_gets_it() -> None:
+    """The budget selects by it: without it the pod could be evicted."""
+    bare = pod(0, labels={wellknown.LABEL_CLUSTER: ""})
+    patches = of(plan(observe(bare, slurm=(node("gpu-0"),))), PatchPod)
+    assert patches[0].labels == {wellknown.LABEL_CLUSTER: "slurm"}

@@ -33,6 +33,10 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.view import ClusterView
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_ALIVE: Final = frozenset(
+    f"{wellknown.POD_CONDITION_PREFIX}{state}" for state in ("Allocated", "Completing", "Idle", "Mixed")
+)
+_SILENT: Final = f"{wellknown.POD_CONDITION_PREFIX}NotResponding"
 EVERYWHERE: Final = Fit(node_name="", selector=(), terms=None, tolerations=())
 
 
@@ -95,10 +99,14 @@ class Worker:
 
     @property
     def matched(self) -> bool:
-        """Return whether Slurm has listed its node while it ran: the pod says what was seen of it."""
-        return wellknown.ANNOTATION_POD_DEADLINE in self.annotations or any(
-            one.type.startswith(wellknown.POD_CONDITION_PREFIX) for one in self.conditions
-        )
+        """Return whether Slurm has listed its node while it ran: the pod says what was seen of it.
+
+        Where the name is a guess, a record that is down or silent may be left from another pod.
+        """
+        if wellknown.ANNOTATION_POD_DEADLINE in self.annotations:
+            return True
+        shown = {one.type for one in self.conditions if one.type.startswith(wellknown.POD_CONDITION_PREFIX)}
+        return bool(shown) if self.stated else bool(shown & _ALIVE) and _SILENT not in shown
 
     @property
     def healthy(self) -> bool:

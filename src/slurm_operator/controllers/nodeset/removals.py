@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import removal, wellknown
 from slurm_operator.controllers.nodeset.actions import Note
-from slurm_operator.controllers.nodeset.decisions import Allow, Cause
-from slurm_operator.controllers.nodeset.policies import may_delete
+from slurm_operator.controllers.nodeset.decisions import Cause
 from slurm_operator.objects import nodefit
 
 if TYPE_CHECKING:
@@ -115,7 +114,6 @@ def _cause(
         and drains
         and worker.started  # one that waits for its containers is evicted without asking a budget
         and sight.absent(worker.slurm_name) is not None
-        and isinstance(may_delete(worker, sight, seen.wall), Allow)
     ):
         return Cause.NODE_CORDON
     return None

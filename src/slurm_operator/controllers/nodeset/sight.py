@@ -248,7 +248,8 @@ class Sight:
 
     def registered(self, worker: Worker) -> bool:
         """Return whether Slurm has certainly had the node of this very worker."""
-        return worker.matched or self.last_known(worker.slurm_name) is not None
+        last = self.last_known(worker.slurm_name)
+        return worker.matched or (last is not None and (worker.stated or alive(last)))
 
     def _not_before(self, name: str) -> float:
         seen = self._seen
@@ -287,6 +288,11 @@ def _elsewhere(seen: Observation) -> dict[str, Hold]:
 def node_busy(node: Node) -> bool:
     """Tell whether a node's own state says that work is on it."""
     return bool(node.alloc_cpus) or not BUSY_STATES.isdisjoint(node.state)
+
+
+def alive(node: Node) -> bool:
+    """Return whether a slurmd answers for a node: its record is not left from a pod that is gone."""
+    return "NOT_RESPONDING" not in node.state and not {"IDLE", "MIXED", "ALLOCATED"}.isdisjoint(node.state)
 
 
 def draining(node: Node) -> bool:

@@ -28,6 +28,9 @@ _LAST_YEAR = 9999
 def labels(seen: Observation, sight: Sight, worker: Worker, *, cordoned: bool) -> dict[str, str | None]:
     """Return the labels to change on a pod; None removes."""
     wanted: dict[str, str | None] = {**slurmd_identity.overdue_labels(seen.nodeset, worker.pod)}
+    # The budget selects by it; pods of the first versions lack it.
+    if not worker.labels.get(wellknown.LABEL_CLUSTER):
+        wanted[wellknown.LABEL_CLUSTER] = seen.nodeset.spec.controller_ref.name
     protect = protection.wanted(worker, sight, cordoned=cordoned)
     wanted[wellknown.LABEL_POD_PROTECT] = wellknown.TRUE if protect else None
     return {key: value for key, value in wanted.items() if worker.labels.get(key) != value}
