@@ -171,7 +171,7 @@ def install_operator(cluster: Cluster, image: str = OPERATOR_IMAGE) -> None:
         "slurm-operator",
         OPERATOR_NAMESPACE,
         "--set",
-        f"certManager.enabled=false,operator.image={image},webhook.image={image}",
+        f"certManager.enabled=false,image={image}",
         "--wait",
     )
 

@@ -16,11 +16,19 @@ NORMAL: Final = "normal"
 EXPLORE: Final = "explore"
 FACTOR: Final = int(os.environ.get("EXPLORE_FACTOR", "20"))
 _CASES: Final = 100
+# Of a decoder: a sample in the normal run, and more than 100,000 for all decoders together when exploring.
+_FUZZED: Final = 60
+_FUZZED_EXPLORED: Final = 650
 
 
 def examples(count: int) -> int:
     """Return how many cases a test tries that tries so many in the normal run."""
     return count * FACTOR if _profile() == EXPLORE else count
+
+
+def fuzzed() -> int:
+    """Return how many inputs a decoder is fuzzed with."""
+    return _FUZZED_EXPLORED * FACTOR if _profile() == EXPLORE else _FUZZED
 
 
 def load_profile() -> None:

@@ -151,6 +151,65 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end -}}
 
 {{/*
+Puts defaults in place of nulls, so that a null of the user's is no nil pointer. Takes a list of a map and its defaults.
+*/}}
+{{- define "slurm-operator.fill" -}}
+{{- $target := index . 0 -}}
+{{- range $key, $default := index . 1 -}}
+{{- if kindIs "invalid" (index $target $key) -}}
+{{- $_ := set $target $key $default -}}
+{{- else if and (kindIs "map" $default) (kindIs "map" (index $target $key)) -}}
+{{- include "slurm-operator.fill" (list (index $target $key) $default) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Every template begins with it. What may be empty is not in here: there a null says something. */}}
+{{- define "slurm-operator.defaults" -}}
+{{- range $name := list "operator" "webhook" -}}
+{{- include "slurm-operator.fill" (list $.Values (dict $name (dict
+  "enabled" true
+  "replicas" 1
+  "image" dict
+  "serviceAccount" (dict "create" true "name" "")
+  "pdb" (dict "enabled" false "minAvailable" 1)
+  "healthPort" 8081
+  "logLevel" "info"
+))) -}}
+{{- end -}}
+{{- range $kind := list "accounting" "cluster" "controller" "loginset" "nodeset" "restapi" "token" -}}
+{{- include "slurm-operator.fill" (list $.Values.operator (dict (printf "%sWorkers" $kind) 4)) -}}
+{{- end -}}
+{{- include "slurm-operator.fill" (list .Values (dict
+  "imagePullPolicy" "IfNotPresent"
+  "image" dict
+  "crds" (dict "enabled" false)
+  "operator" (dict "slurmclientWorkers" 2 "metricsPort" 8080 "leaderElection" true "profileAddr" "localhost:6060")
+  "webhook" (dict
+    "slurmKeys" true
+    "serverPort" 9443
+    "metricsPort" 0
+    "timeoutSeconds" 10
+    "shutdownDelay" "5s"
+    "validating" (dict "failurePolicy" "Fail" "matchPolicy" "Equivalent")
+    "mutating" (dict "failurePolicy" "Ignore" "matchPolicy" "Equivalent")
+    "certificate" (dict "existingSecret" "" "caBundle" "" "days" 3650)
+  )
+  "certManager" (dict
+    "enabled" true
+    "secretName" "slurm-operator-webhook-ca"
+    "duration" "43800h0m0s"
+    "renewBefore" "8760h0m0s"
+  )
+  "networkPolicy" (dict "enabled" false)
+  "monitoring" (dict
+    "serviceMonitor" (dict "enabled" false "interval" "30s" "scrapeTimeout" "25s")
+    "prometheusRule" (dict "enabled" false)
+  )
+)) -}}
+{{- end -}}
+
+{{/*
 The image of a component; takes a list of the context, the component's values and the path of them.
 The images of the Go operator hold another program. A values file that still names them means "the operator", so the
 image of this one is used, tag and digest included.
@@ -159,16 +218,47 @@ image of this one is used, tag and digest included.
 {{- $context := index . 0 -}}
 {{- $image := (index . 1).image -}}
 {{- $path := index . 2 -}}
-{{- $own := printf "slurm-operator:%s" $context.Chart.AppVersion -}}
+{{- if and (kindIs "map" $image) (kindIs "invalid" $image.repository) -}}
+{{- if or $image.tag $image.digest -}}
+{{- fail (printf "%s.image has a tag or a digest and no repository. A pin like this is of an image of the Go operator, which holds another program. Remove it; the image of this operator is pinned by image.tag and image.digest" $path) -}}
+{{- end -}}
+{{- include "slurm-operator.ownImage" $context -}}
+{{- else if include "slurm-operator.isGoImage" $image -}}
+{{- include "slurm-operator.ownImage" $context -}}
+{{- else -}}
+{{- include "slurm-operator.imageName" (list $context $image (printf "%s.image" $path)) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The image of this operator, which holds the webhook as well. */}}
+{{- define "slurm-operator.ownImage" -}}
+{{- $image := .Values.image -}}
+{{- if or (include "slurm-operator.isGoImage" $image) (and (kindIs "map" $image) (not $image.registry) (not $image.repository)) -}}
+{{- fail "no image of the operator is named, and there is no public one: build it (docs/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
+{{- end -}}
+{{- include "slurm-operator.imageName" (list . $image "image") -}}
+{{- end -}}
+
+{{- define "slurm-operator.isGoImage" -}}
+{{- $name := . -}}
+{{- if not (kindIs "string" .) }}{{ $name = .repository | default "" }}{{ end -}}
+{{- if regexMatch "^ghcr\\.io/slinkyproject/slurm-operator(-webhook)?([:@]|$)" $name }}true{{ end -}}
+{{- end -}}
+
+{{/* An image from a text, or from its parts; takes a list of the context, the image and its path. */}}
+{{- define "slurm-operator.imageName" -}}
+{{- $context := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $path := index . 2 -}}
 {{- if kindIs "string" $image -}}
-{{- if not $image }}{{ fail (printf "%s.image is empty: name an image, or leave the value out" $path) }}{{ end -}}
-{{- if regexMatch "^ghcr\\.io/slinkyproject/slurm-operator(-webhook)?([:@]|$)" $image }}{{ $own }}{{ else }}{{ $image }}{{ end -}}
+{{- if not $image }}{{ fail (printf "%s is empty: name an image, or leave the value out" $path) }}{{ end -}}
+{{- $image -}}
 {{- else -}}
 {{- $repository := $image.repository -}}
-{{- if not $repository }}{{ fail (printf "%s.image.repository is empty: name a repository, or leave the value out" $path) }}{{ end -}}
-{{- if has $repository (list "ghcr.io/slinkyproject/slurm-operator" "ghcr.io/slinkyproject/slurm-operator-webhook") -}}
-{{- $own -}}
-{{- else if $image.digest -}}
+{{- if kindIs "invalid" $repository }}{{ $repository = "slurm-operator" }}{{ end -}}
+{{- if not $repository }}{{ fail (printf "%s.repository is empty: name a repository, or leave the value out" $path) }}{{ end -}}
+{{- with $image.registry }}{{ $repository = printf "%s/%s" (trimSuffix "/" .) $repository }}{{ end -}}
+{{- if $image.digest -}}
 {{- printf "%s@%s" $repository $image.digest -}}
 {{- else -}}
 {{- printf "%s:%v" $repository ($image.tag | default $context.Chart.AppVersion) -}}
@@ -202,7 +292,7 @@ image of this one is used, tag and digest included.
 {{/* What a PodDisruptionBudget allows; takes the pdb values. */}}
 {{- define "slurm-operator.pdb" -}}
 {{- if kindIs "invalid" .maxUnavailable -}}
-minAvailable: {{ .minAvailable }}
+minAvailable: {{ kindIs "invalid" .minAvailable | ternary 1 .minAvailable }}
 {{- else -}}
 maxUnavailable: {{ .maxUnavailable }}
 {{- end -}}

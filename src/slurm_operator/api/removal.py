@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 EXPIRES: Final = timedelta(minutes=15)
 # So that a client which retries every second causes no write every second.
 REPEAT: Final = timedelta(seconds=30)
+# A client that is refused an eviction tries again within this time, so its last request is younger.
+RETRY: Final = timedelta(seconds=45)
+EVICTION: Final = "eviction"
 _MAX_BY: Final = 200
 
 
@@ -37,6 +40,10 @@ class RemovalRequest:
     def expires(self) -> datetime | None:
         """Return when the request ends if it is not repeated; None if it never does."""
         return None if self.at is None else self.at + EXPIRES
+
+    def retried(self, wall: datetime) -> bool:
+        """Return whether this is an eviction whose client is still trying."""
+        return self.by.startswith(EVICTION) and self.at is not None and wall - self.at < RETRY
 
     def live(self, wall: datetime) -> bool:
         """Return whether the request still holds."""

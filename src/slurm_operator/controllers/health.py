@@ -87,6 +87,8 @@ _SENTENCES: Final = {
     "that its key is the jwt.key of slurmctld, that it has not expired, and that the clocks agree",
     errors.BadReply.kind: "what answers at {url} cannot be understood: check that it is slurmrestd and not a "
     "proxy or another server",
+    errors.ReplyTooLarge.kind: "what answers at {url} sends more than the operator reads, so nothing is done "
+    "to any worker: check that it is slurmrestd, and that the cluster is within the operator's limits",
     errors.NoCommonVersion.kind: "slurmrestd at {url} offers no version of its API that this operator knows",
     errors.Overloaded.kind: "slurmrestd at {url} answers, but Slurm limits the rate of its requests: raise "
     "rl_bucket_size and rl_refill_rate in SlurmctldParameters, or find out who else asks that often",
@@ -150,8 +152,13 @@ def assess(seen: Observed, previous: Condition | None, now: float, *, grace: flo
     return (
         mismatch(failure, seen.url)
         if isinstance(failure, errors.WrongCluster)
-        else Health(ready=False, reason=kind, message=sentence(kind, seen.url))
+        else Health(ready=False, reason=kind, message=sentence(kind, seen.url) + _limit(failure))
     )
+
+
+def _limit(failure: errors.SlurmError) -> str:
+    """Return the limit that a reply is beyond, in words that follow a sentence."""
+    return f"; {failure.limit}" if isinstance(failure, errors.ReplyTooLarge) and failure.limit else ""
 
 
 def mismatch(failure: errors.WrongCluster, url: str) -> Health:

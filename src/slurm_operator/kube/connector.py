@@ -23,7 +23,7 @@ import asyncio
 import socket
 import struct
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import aiohttp
 from aiohttp import ClientRequest, ClientTimeout, TCPConnector
@@ -103,7 +103,7 @@ class Attempt:
         """Forget the connection: nothing is sent, and the one used before may serve somebody else by now."""
         self.sent = False
         self._needed: float | None = None
-        self._transport: asyncio.BaseTransport | None = None
+        self._transport: asyncio.WriteTransport | None = None
 
     def connected(self, connection: Connection) -> float | None:
         """Note that the request has a connection now, or refuse it; return the server's share of its time."""
@@ -112,7 +112,8 @@ class Attempt:
             raise aiohttp.ServerDisconnectedError
         seconds = self._fence() if self._fence is not None else None
         self.sent = True
-        self._transport = connection.transport
+        # By what it can do, not by its class: other event loops have transports of their own.
+        self._transport = cast("asyncio.WriteTransport | None", connection.transport)
         unacknowledged = _UNACKNOWLEDGED_MS if seconds is None else _milliseconds(seconds * _NETWORK_SHARE)
         self._set(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unacknowledged)
         if seconds is None:
@@ -138,7 +139,7 @@ class Attempt:
 
     def abandon(self) -> None:
         """Drop the connection of an unfinished answer without waiting for the other side's goodbye."""
-        if isinstance(self._transport, asyncio.WriteTransport):
+        if self._transport is not None:
             if self._needed is not None and self.sent:
                 self._set(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
                 fence: object = self._fence

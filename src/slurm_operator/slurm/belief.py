@@ -26,10 +26,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.slurm.errors import BadReply
+from slurm_operator.slurm.limits import MAX_NODES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -212,17 +214,19 @@ class Belief:
         if before is None:
             before = Evidence(0, sent)
         if self._young(sent):
-            return replace(before, lists=0, since=sent)
-        return replace(before, lists=before.lists + 1, since=before.since if before.lists else sent)
+            return Evidence(0, sent, before.last)
+        return Evidence(before.lists + 1, before.since if before.lists else sent, before.last)
 
     def _missing(
         self, found: Mapping[str, Node], sent: float
     ) -> tuple[dict[str, Evidence], dict[str, Evidence]]:
         """Return what is absent already and what is in doubt, with this list counted."""
         census = self.census
+        # Of a server that lists other names each time, only the last are remembered: `others` has the rest.
+        recent = islice(census.absent.items(), max(0, len(census.absent) - MAX_NODES), None)
         absent = {
-            name: replace(before, lists=before.lists + 1)
-            for name, before in census.absent.items()
+            name: Evidence(before.lists + 1, before.since, before.last)
+            for name, before in recent
             if name not in found and sent - before.since < _FORGET_ABSENT
         }
         known = {name: Evidence(0, sent, node) for name, node in census.nodes.items() if name not in found}

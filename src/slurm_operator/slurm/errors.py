@@ -115,6 +115,10 @@ class ReplyTooLarge(BadReply):
 
     kind = "ReplyTooLarge"
 
+    def __init__(self, what: str, limit: str = "") -> None:
+        super().__init__(f"{what}: the answer is too large: {limit}")
+        self.limit = limit
+
 
 class WrongCluster(SlurmError):  # noqa: N818 - it names what happened
     """slurmrestd reports the name of another Slurm cluster than the one that the workers joined."""

@@ -136,12 +136,12 @@ class JobBook:
             if work >= _SLICE_JOBS:
                 work = 0
                 yield
-        held |= self._vanished(seen, sent)
+        held |= yield from self._vanished(seen, sent)
         holds = yield from _by_node(held.values())
         self._held, self._names = held, names.used
         return Jobs(MappingProxyType(holds), _unplaced(held.values()), MappingProxyType(counts))
 
-    def _vanished(self, seen: set[int], sent: float) -> dict[int, _Held]:
+    def _vanished(self, seen: set[int], sent: float) -> Generator[None, None, dict[int, _Held]]:
         """Return the jobs that were unfinished, are missing from a list, and are not believed gone yet."""
         vanished: dict[int, _Held] = {}
         names = 0
@@ -151,6 +151,8 @@ class JobBook:
                 if before.lists + 1 < VANISHED_LISTS or sent - since < VANISHED_SECONDS:
                     vanished[job_id] = replace(before, lists=before.lists + 1, since=since)
                     names += len(before.nodes)
+                    if not len(vanished) % _SLICE_JOBS:
+                        yield
         if len(vanished) <= MAX_JOBS and names <= MAX_EXPANDED:
             return vanished
         # Still in doubt as a whole: what they held, nobody can tell any more.

@@ -197,7 +197,7 @@ def reading(reply: Reply, shape: type[E], question: Question) -> Generator[None,
             return _bounded_whole(_read_whole(reply, shape, question), shape)
         return (yield from _read_pieces(reply, shape, question))
     except OversizeError as error:
-        failure = ReplyTooLarge(f"{question.what}: the answer is too large: {error}")
+        failure = ReplyTooLarge(question.what, str(error))
     except MalformedTextError as error:
         failure = BadReply(f"{question.what}: the answer cannot be read: {error}")
     # Raised here, outside of any handler: an error that hangs on to another keeps the whole answer with it.

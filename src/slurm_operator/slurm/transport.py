@@ -12,12 +12,14 @@ slurmrestd is inside, and requests to it carry a token. Redirects are not follow
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import os
 import select
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 from slurm_operator.slurm import http1
@@ -26,7 +28,7 @@ from slurm_operator.slurm.replies import Reply
 from slurm_operator.slurm.room import NoRoomError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from slurm_operator.slurm.room import Lease
 
@@ -35,6 +37,10 @@ _UNACKNOWLEDGED_MS: Final = 10_000
 # Longer than the pause between two polls at rest, shorter than what load balancers allow.
 _KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
+_MOST_ADDRESSES: Final = 8
+# Not the threads that asyncio has at hand: a handful of names whose server is silent would keep everybody
+# waiting, the connection to Kubernetes included. Each Slurm cluster uses one thread at most.
+_LOOKUPS: Final = ThreadPoolExecutor(16, thread_name_prefix="slurm-lookup")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -128,11 +134,11 @@ class _Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection over."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
-            self._links.add(self)
-            sock = transport.get_extra_info("socket")
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
+        # By what it can do, not by its class: other event loops have transports of their own.
+        self._transport = cast("asyncio.Transport", transport)
+        self._links.add(self)
+        sock = transport.get_extra_info("socket")
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes in; those that nobody asked for end the connection."""
@@ -183,6 +189,7 @@ class Transport:
         self._links: set[_Link] = set()
         self._idle: list[_Link] = []
         self._closed = False
+        self._lookup: asyncio.Future[Sequence[str]] | None = None
 
     def close(self) -> None:
         """End every connection; what is under way fails."""
@@ -200,7 +207,7 @@ class Transport:
             except _BrokenError as error:
                 failure = RestUnreachable(f"{request.what}: the connection broke: {error}")
             except (http1.TooLargeError, NoRoomError) as error:
-                failure = ReplyTooLarge(f"{request.what}: the answer is too large: {error}")
+                failure = ReplyTooLarge(request.what, str(error))
                 break
             except http1.MalformedError as error:
                 failure = BadReply(f"{request.what}: the answer is malformed: {error}")
@@ -255,15 +262,8 @@ class Transport:
     async def _opened(self) -> _Link:
         """Return a new connection."""
         self._refuse_if_closed()
-        # One address after the other: asyncio's race of addresses leaves a socket open when it is cancelled.
         async with asyncio.timeout(self._connect):
-            _, link = await asyncio.get_running_loop().create_connection(
-                lambda: _Link(self._links),
-                self._host,
-                self._port,
-                ssl=self._tls,
-                server_hostname=self._host.rstrip(".") if self._tls else None,
-            )
+            link = await self._connected(await self._addresses())
         try:
             # It may have been closed meanwhile, and did not know of this connection.
             self._refuse_if_closed()
@@ -272,9 +272,58 @@ class Transport:
             raise
         return link
 
+    async def _connected(self, addresses: Sequence[str]) -> _Link:
+        """Return a connection to the first address that takes one."""
+        failure = OSError("the name has no address")
+        # One after the other: asyncio's race of addresses leaves a socket open when it is cancelled.
+        for address in addresses:
+            try:
+                _, link = await asyncio.get_running_loop().create_connection(
+                    lambda: _Link(self._links),
+                    address,
+                    self._port,
+                    ssl=self._tls,
+                    server_hostname=self._host.rstrip(".") if self._tls else None,
+                )
+            except OSError as error:
+                failure = error
+            else:
+                return link
+        raise failure
+
+    async def _addresses(self) -> Sequence[str]:
+        """Return the addresses of the server, looked up by one thread at most, however long that takes."""
+        if _is_address(self._host):
+            return (self._host,)
+        if self._lookup is None:
+            loop = asyncio.get_running_loop()
+            self._lookup = loop.run_in_executor(_LOOKUPS, _look_up, self._host, self._port)
+            self._lookup.add_done_callback(self._looked_up)
+        # A thread cannot be ended: who gives up leaves it to those who ask after him.
+        return await asyncio.shield(self._lookup)
+
+    def _looked_up(self, lookup: asyncio.Future[Sequence[str]]) -> None:
+        self._lookup = None
+        if not lookup.cancelled():
+            # Or it would be reported as lost when all who waited for it have given up.
+            lookup.exception()
+
     def _refuse_if_closed(self) -> None:
         if self._closed:
             raise OSError("this client is closed")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _look_up(host: str, port: int) -> Sequence[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [*dict.fromkeys(str(address[0]) for *_, address in found)][:_MOST_ADDRESSES]
 
 
 def tls_context(ca: bytes | None) -> ssl.SSLContext:

@@ -206,6 +206,16 @@ class ClusterView:
 
 EMPTY: Final = ClusterView()
 
+# The first kind of error that fits says why nothing is known.
+_REASONS: Final = (
+    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
+    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
+    (errors.TokenRefused, Reason.TOKEN_REFUSED),
+    (errors.Refused, Reason.SLURM_REFUSED),
+    (errors.WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
+    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
+)
+
 
 def is_other(reported: str, expected: str) -> bool:
     """Return whether a reported ClusterName is another than the expected one.
@@ -266,17 +276,6 @@ def deltas(old: ClusterView, new: ClusterView) -> tuple[NodeChange, ...]:
             if known and old.jobs.holds.get(name) != new.jobs.holds.get(name) and name not in changes:
                 changes[name] = NodeChange(name, before, now)
     return tuple(changes.values())
-
-
-# The first that a failure is an instance of counts.
-_REASONS: Final[tuple[tuple[type[SlurmError], Reason], ...]] = (
-    (errors.ControllerDown, Reason.SLURMCTLD_DOWN),
-    (errors.Unavailable, Reason.SLURM_UNREACHABLE),
-    (errors.TokenRefused, Reason.TOKEN_REFUSED),
-    (errors.Refused, Reason.SLURM_REFUSED),
-    (WrongCluster, Reason.CLUSTER_NAME_MISMATCH),
-    (errors.ReplyTooLarge, Reason.REPLY_TOO_LARGE),
-)
 
 
 def _reason(failure: SlurmError) -> Reason:

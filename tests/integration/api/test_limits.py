@@ -112,10 +112,10 @@ _BOUNDS = {"maximum", "maxLength", "maxItems", "maxProperties", "x-kubernetes-va
 def _definition(*, bounded: bool) -> dict[str, Any]:
     """Return the CRD of NodeSets in a group of its own; unbounded, as it was before there were limits."""
     definition = copy.deepcopy(crd(NodeSet))
-    definition["metadata"]["name"] = f"nodesets.{GROUP}"
-    definition["spec"]["group"] = GROUP
-    definition["spec"]["names"].pop("shortNames")
-    definition["spec"]["names"].pop("categories")
+    # Names of its own, so that no other test means this kind.
+    names = {"kind": "Older", "listKind": "OlderList", "plural": "olders", "singular": "older"}
+    definition["metadata"]["name"] = f"olders.{GROUP}"
+    definition["spec"] |= {"group": GROUP, "names": names}
     if not bounded:
         spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
         _strip(spec)
@@ -133,11 +133,11 @@ def _strip(schema: Any) -> None:
 
 def test_objects_older_than_a_limit_can_be_changed_and_deleted(kubectl: Kubectl) -> None:
     """A NodeSet stored with too many replicas keeps them; status, labels, finalizers and deletion work."""
-    name = f"nodesets.{GROUP}"
+    name = f"olders.{GROUP}"
     kubectl("apply", "--server-side", "--filename", "-", stdin=json.dumps(_definition(bounded=False)))
     await_kinds(kubectl.box, f"crd/{name}")
     old = manifest("NodeSet", GOOD["NodeSet"] | {"replicas": MOST, "ordinalPadding": 100})
-    old |= {"apiVersion": f"{GROUP}/v1beta1"}
+    old |= {"apiVersion": f"{GROUP}/v1beta1", "kind": "Older"}
     old["metadata"] |= {"finalizers": ["example.com/drain"]}
     kubectl.eventually_accepts(old)
     kubectl("apply", "--server-side", "--filename", "-", stdin=json.dumps(_definition(bounded=True)))

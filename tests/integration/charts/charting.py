@@ -20,6 +20,8 @@ CHARTS = Path(__file__).resolve().parents[3] / "charts"
 VALUES = Path(__file__).parent / "values"
 CRDS, OPERATOR, SLURM = CHARTS / "slurm-operator-crds", CHARTS / "slurm-operator", CHARTS / "slurm"
 _DEADLINE = 60.0
+# Every installation of the operator has to name an image.
+_IMAGE = ("--set", "image.repository=slurm-operator")
 # Kinds of others that the charts may make. What they say inside is not ours to check.
 FOREIGN_KINDS = {
     "issuers.cert-manager.io": "Issuer",
@@ -31,7 +33,8 @@ FOREIGN_KINDS = {
 
 def render(helm: Path, chart: Path, *arguments: str, release: str = "slurm", namespace: str = "slurm") -> Any:
     """Return the objects of a chart, rendered without a cluster."""
-    command = [str(helm), "template", release, str(chart), "--namespace", namespace, *arguments]
+    image = _IMAGE if chart == OPERATOR else ()
+    command = [str(helm), "template", release, str(chart), "--namespace", namespace, *image, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return [item for item in yaml.safe_load_all(done.stdout) if item]
@@ -71,7 +74,8 @@ class Helm:
 
     def __call__(self, *arguments: str | Path, fails: bool = False) -> str:
         """Run helm and return what it says; it must fail if that is expected."""
-        command = [str(self.program), "--namespace", self.namespace, *map(str, arguments)]
+        image = _IMAGE if OPERATOR in arguments else ()
+        command = [str(self.program), "--namespace", self.namespace, *map(str, arguments), *image]
         done = subprocess.run(command, capture_output=True, text=True, env=self._environment, check=False)
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -12,6 +12,8 @@ import pytest
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.replies import Reply
 from slurm_operator.slurm.rest import RestClient, RestTiming
+from slurm_operator.slurm.transport import _LOOKUPS
+from tests.foreignloop import run_foreign
 from tests.integration.slurm.asking import DRAIN, TOKEN, failure, gone, reader, soon
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 
@@ -210,3 +212,34 @@ async def test_a_read_given_up_while_it_connects_leaves_no_socket(hostile: Hosti
             await gone(hostile)
             gc.collect()
     assert [str(one.message) for one in said if one.category is ResourceWarning] == []
+
+
+def test_a_connection_works_whatever_the_class_of_its_transport_is() -> None:
+    """On an event loop with transports of its own, too, requests are sent, and connections kept and ended."""
+
+    async def main() -> None:
+        async with HostileSlurmrestd() as server, reader(server) as client:
+            server.add_nodes("n[1-3]")
+            for _ in range(3):
+                assert await client.nodes() is not None
+            assert server.connections == 1
+            await client.close()
+            await gone(server)
+
+    run_foreign(main)
+
+
+async def test_a_name_is_looked_up_by_one_thread_at_most(hostile: HostileSlurmrestd) -> None:
+    """However many requests wait for a name, one lookup is under way, and all use what it finds."""
+    url = hostile.url.replace("127.0.0.1", "localhost")
+    before = _LOOKUPS._work_queue.qsize()
+    async with RestClient(url, lambda: TOKEN) as client:
+        await asyncio.gather(*(client.ping() for _ in range(4)))
+        transport = client._transport
+        waiting = [asyncio.ensure_future(transport._addresses()) for _ in range(50)]
+        await asyncio.sleep(0)
+        assert _LOOKUPS._work_queue.qsize() <= before + 1
+        for one in waiting[:40]:
+            one.cancel()
+        found = await asyncio.gather(*waiting[40:])
+        assert all("127.0.0.1" in addresses for addresses in found)

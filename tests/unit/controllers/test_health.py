@@ -96,8 +96,17 @@ def test_what_a_connection_is_said_to_be(
 
 KINDS: list[type[errors.SlurmError]] = [
     *(errors.RestUnreachable, errors.ControllerDown, errors.TokenRefused, errors.BadReply),
-    *(errors.NoCommonVersion, errors.Refused, errors.Overloaded),
+    *(errors.NoCommonVersion, errors.Refused, errors.Overloaded, errors.ReplyTooLarge),
 ]
+
+
+def test_a_reply_beyond_a_limit_names_the_limit() -> None:
+    """The condition says which limit it was, for it is what has to be compared with the cluster."""
+    failure = errors.ReplyTooLarge("list nodes", "it lists more than 65536 nodes")
+    found = assess(Observed(URL, ClusterView(failure=failure), since=0.0), None, now=100.0)
+    assert isinstance(found, Health)
+    assert found.reason == "ReplyTooLarge"
+    assert found.message.endswith("it lists more than 65536 nodes")
 
 
 def test_each_failure_has_a_sentence_of_its_own() -> None:

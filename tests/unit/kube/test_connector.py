@@ -16,6 +16,7 @@ from slurm_operator.kube.config import ClientConfig
 from slurm_operator.kube.connector import Attempt, Connector, FencedRequest, attempt_in_context
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, FencedError, Overdue
 from slurm_operator.kube.models import ConfigMap
+from tests.foreignloop import run_foreign
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -207,3 +208,32 @@ async def test_a_lease_that_is_lost_also_stops_a_write_that_may_wait() -> None:
                 await client.delete(ConfigMap, "a", "n", timeout=DEADLINE, not_after=later)
             assert caught.value.sent
         assert fence.given_up == [6.0]
+
+
+def test_a_write_is_given_up_whatever_the_class_of_its_transport_is() -> None:
+    """On an event loop with transports of its own, too, an abandoned write resets its connection."""
+
+    async def main() -> None:
+        arrived, end = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            arrived.set()
+            try:
+                while await reader.read(1000):
+                    pass
+                end.set_result("closed")
+            except ConnectionResetError:
+                end.set_result("reset")
+            writer.close()
+
+        fence = Fence(10.0)
+        async with peer(listen) as config, Client(config, fence=fence) as client:
+            write = asyncio.create_task(client.create(ConfigMap, BODY))
+            await asyncio.wait_for(arrived.wait(), DEADLINE)
+            write.cancel()
+            await asyncio.wait({write})
+            assert await asyncio.wait_for(end, DEADLINE) == "reset"
+        assert fence.given_up == [7.5]
+
+    run_foreign(main)

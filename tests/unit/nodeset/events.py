@@ -243,7 +243,8 @@ def evict(world: World, number: int) -> None:
     if pod is None or pod.deleting:
         return
     if pod.protected and pod.phase == "Running":
-        pod.annotations[wellknown.ANNOTATION_REMOVAL_REQUESTED] = removal.text(moment(world.now), "eviction")
+        by = ("eviction", "deletion")[number // 2 % 2]
+        pod.annotations[wellknown.ANNOTATION_REMOVAL_REQUESTED] = removal.text(moment(world.now), by)
         world.touch(pod)
         return
     jobs = [job.job_id for job in world.slurm.work.values() if job.pod == pod.uid]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, PatchPod
+from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, PatchPod, ReleasePod
 from slurm_operator.controllers.nodeset.decisions import Cause
 from slurm_operator.controllers.nodeset.plan import Plan, plan
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset, moment
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import NOW, drained_node, node
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.model import Node
 
 REQUEST = wellknown.ANNOTATION_REMOVAL_REQUESTED
 BUSY, DRAINED = (node("gpu-0", "MIXED", alloc=1),), (drained_node("gpu-0"),)
@@ -24,9 +27,16 @@ def of(decided: Plan, kind: type[Any]) -> list[Any]:
     return [one for one in decided.actions if isinstance(one, kind)]
 
 
-def asked(seconds: float) -> dict[str, str]:
+def asked(seconds: float, by: str = "deletion by alice") -> dict[str, str]:
     """Return the request of so many seconds ago."""
-    return {REQUEST: removal.text(moment(NOW - seconds), "eviction by alice")}
+    return {REQUEST: removal.text(moment(NOW - seconds), by)}
+
+
+def evicted(seconds: float, *slurm: Node, **fields: Any) -> Plan:
+    """Return the plan about a worker that somebody tried to evict so many seconds ago."""
+    marks = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "RemovalRequested"}
+    tried = pod(0, annotations=asked(seconds, "eviction by alice") | marks)
+    return plan(observe(tried, slurm=slurm, **fields))
 
 
 def disrupted(seconds: float, status: str = "True") -> dict[str, Condition]:
@@ -41,7 +51,7 @@ def disrupted(seconds: float, status: str = "True") -> dict[str, Condition]:
 
 
 def test_a_request_drains_a_busy_worker_and_deletes_an_idle_one() -> None:
-    """An eviction that was refused happens when no job is in its way."""
+    """A deletion that was refused happens when no job is in its way."""
     busy = plan(observe(pod(0, annotations=asked(5)), slurm=BUSY))
     assert busy.going == {"uid-0": Cause.REQUESTED}
     assert [one.names for one in of(busy, DrainNodes)] == [("gpu-0",)]
@@ -51,6 +61,40 @@ def test_a_request_drains_a_busy_worker_and_deletes_an_idle_one() -> None:
     assert busy.requeue <= 895
     idle = plan(observe(pod(0, annotations=asked(5)), slurm=DRAINED))
     assert [one.cause for one in of(idle, DeletePod)] == [Cause.REQUESTED]
+
+
+def test_an_eviction_is_left_to_its_client() -> None:
+    """It tries again by name, and must meet this pod: deleted here, its next try would meet the new one."""
+    first = plan(observe(pod(0, annotations=asked(1, "eviction by alice")), slurm=BUSY))
+    assert first.going == {}
+    assert [one.names for one in of(first, DrainNodes)] == [("gpu-0",)]
+    assert [one.reason for one in first.notes] == ["RemovalRequested"]
+    idle = evicted(40, *DRAINED)
+    assert [one.name for one in of(idle, ReleasePod)] == ["gpu-0"]
+    assert not of(idle, DeletePod)
+    assert idle.requeue is not None
+    assert idle.requeue <= 5
+
+
+def test_an_eviction_that_is_not_tried_again_is_carried_out() -> None:
+    """Unless the Kubernetes node is cordoned: then a drain is under way, and will come back."""
+    assert [one.cause for one in of(evicted(46, *DRAINED), DeletePod)] == [Cause.REQUESTED]
+    leaving = {"node-0": make_node("node-0", cordoned=True)}
+    for age in (1, 46, 899):
+        drained = evicted(age, *DRAINED, nodes=leaving)
+        assert not of(drained, DeletePod)
+        assert of(drained, ReleasePod)
+
+
+def test_a_worker_whose_eviction_was_given_up_returns_to_service() -> None:
+    """When the request has expired, the label is back first, and then the drain is taken back."""
+    ours = drained_node("gpu-0", reason="slurm-operator: NodeSet (slurm/gpu) was asked to remove the pod")
+    decided = evicted(901, ours)
+    assert not of(decided, DeletePod)
+    assert not of(decided, ReleasePod)
+    patch = of(decided, PatchPod)[0]
+    assert patch.annotations[wellknown.ANNOTATION_POD_CORDON] is None
+    assert patch.annotations[REQUEST] is None
 
 
 def test_a_request_that_is_not_repeated_is_forgotten() -> None:

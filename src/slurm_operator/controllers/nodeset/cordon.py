@@ -1,9 +1,9 @@
 """Which nodes must not take new work, and which drains of ours to take back.
 
-Three things keep work away from a worker: it has to go, its Kubernetes node is cordoned, or a person has put
-the annotation `pod-cordon` on it. For the first two the operator sets that annotation itself, and a second
-one beside it that says why. So a cordon without the second is a person's: Slurm is told, and the annotation
-stays until that person removes it.
+Four things keep work away from a worker: it has to go, its Kubernetes node is cordoned, somebody tries to
+evict it, or a person has put the annotation `pod-cordon` on it. For the first three the operator sets that
+annotation itself, and a second one beside it that says why. So a cordon without the second is a person's:
+Slurm is told, and the annotation stays until that person removes it.
 
 Cordons of the Go operator have no second annotation. They are recognised by what it wrote into Slurm, which
 is never written over; what cannot be recognised is taken for a person's.
@@ -23,6 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset import removals
 from slurm_operator.controllers.nodeset.actions import DrainNodes, Held, Note, ResumeNodes, UndrainNodes
 from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, Wait, drain_reason
 from slurm_operator.controllers.nodeset.policies import foreign_drain, may_undrain
@@ -142,6 +143,7 @@ def _concerned(
         worker.slurm_name
         for worker in everybody
         if worker.uid in going
+        or worker.request is not None
         or any(mark in worker.annotations for mark in marks)
         or ((machine := seen.nodes.get(worker.node)) is not None and nodefit.cordoned(machine))
         or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
@@ -155,6 +157,8 @@ def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Caus
     node = seen.nodes.get(worker.node)
     if node is not None and nodefit.cordoned(node):
         return Cause.NODE_CORDON
+    if removals.evicting(seen, worker):
+        return Cause.REQUESTED
     return Cause.POD_CORDON if who is Author.PERSON else None
 
 

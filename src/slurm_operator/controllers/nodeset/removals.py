@@ -3,7 +3,11 @@
 Kubernetes does not remove a protected worker; it asks. What was asked for is carried out here: the node is
 drained, and the operator deletes the pod when it is idle.
 
-    a request        an eviction or deletion that was refused, recorded on the pod; it expires (`api.removal`)
+    a deletion       that was refused, recorded on the pod as a request; it expires (`api.removal`)
+    an eviction      likewise. Its client tries again, by the name of the pod: were the pod deleted here, the
+                     next try would meet the new pod of that name, and so on for ever. So the worker is
+                     drained and loses its protection when it is idle (`evicting`), and is deleted here only
+                     if the client has given up, and never on a cordoned node: there a drain comes back
     a disruption     the condition with which the scheduler or the taint manager announces a deletion; since
                      Kubernetes takes the condition back after some minutes, it is recorded as a request
     a taint          with the effect NoExecute, which the pod does not tolerate
@@ -18,7 +22,6 @@ from typing import TYPE_CHECKING
 from slurm_operator.api import removal, wellknown
 from slurm_operator.controllers.nodeset.actions import Note
 from slurm_operator.controllers.nodeset.decisions import Allow, Cause
-from slurm_operator.controllers.nodeset.order import marked
 from slurm_operator.controllers.nodeset.policies import may_delete
 from slurm_operator.objects import nodefit
 
@@ -33,18 +36,29 @@ def carry_out(seen: Observation, sight: Sight, demand: Demand) -> None:
     for worker in demand.stay:
         if worker.uid in demand.going:
             continue
-        cause = _cause(seen, sight, worker)
-        if cause is None:
-            continue
-        demand.going[worker.uid] = cause
-        if cause is Cause.REQUESTED:
-            asked = _asked(seen, worker)
-            if asked is not None and (end := asked.expires()) is not None:
-                demand.looks.append(max(1.0, (end - seen.wall).total_seconds()))
-            if not marked(worker, cause):
-                by = f" ({asked.by})" if asked is not None and asked.by else ""
-                text = f"Pod {worker.name} is asked to go{by}: it is drained, and deleted when it is idle"
-                demand.notes.append(Note("RemovalRequested", "Drain", text, pod=worker.name))
+        asked = _asked(seen, worker)
+        if asked is not None:
+            _note(seen, worker, asked, demand)
+        cause = _cause(seen, sight, worker, asked)
+        if cause is not None:
+            demand.going[worker.uid] = cause
+
+
+def evicting(seen: Observation, worker: Worker) -> bool:
+    """Return whether a worker is asked to go by a client that evicts it once it may."""
+    asked = _asked(seen, worker)
+    return asked is not None and asked.retried(seen.wall)
+
+
+def _note(seen: Observation, worker: Worker, asked: removal.RemovalRequest, demand: Demand) -> None:
+    """Say what was asked for, and look again when the request is about to mean something else."""
+    if asked.at is not None:
+        end = removal.RETRY if asked.retried(seen.wall) else removal.EXPIRES
+        demand.looks.append(max(1.0, (asked.at + end - seen.wall).total_seconds()))
+    if not worker.cordoned:
+        by = f" ({asked.by})" if asked.by else ""
+        text = f"Pod {worker.name} is asked to go{by}: it is drained, and goes when it is idle"
+        demand.notes.append(Note("RemovalRequested", "Drain", text, pod=worker.name))
 
 
 def annotation(seen: Observation, worker: Worker) -> dict[str, str | None]:
@@ -70,17 +84,21 @@ def _asked(seen: Observation, worker: Worker) -> removal.RemovalRequest | None:
     return known if known is not None and known.live(seen.wall) else None
 
 
-def _cause(seen: Observation, sight: Sight, worker: Worker) -> Cause | None:
-    if _asked(seen, worker) is not None:
-        return Cause.REQUESTED
+def _cause(
+    seen: Observation, sight: Sight, worker: Worker, asked: removal.RemovalRequest | None
+) -> Cause | None:
     node = seen.nodes.get(worker.node) if worker.scheduled else None
+    drains = node is not None and nodefit.cordoned(node)
+    evicted = asked is not None and asked.by.startswith(removal.EVICTION)
+    if asked is not None and not (evicted and (drains or asked.retried(seen.wall))):
+        return Cause.REQUESTED
     if node is None:
         return None
     if sight.out_of_service(worker) or nodefit.driven_away(worker.pod, node):
         return Cause.NODE_TAINT
     if (
         sight.protects
-        and nodefit.cordoned(node)
+        and drains
         and sight.absent(worker.slurm_name) is not None
         and isinstance(may_delete(worker, sight, seen.wall), Allow)
     ):
