@@ -62,6 +62,30 @@ def test_upgrade_makes_nothing_new(helm: Helm) -> None:
     assert [_content(helm, name) for name in names] == before
 
 
+def test_only_a_new_cluster_gets_memory_limits(helm: Helm) -> None:
+    """An installation marks the Controller and upgrades keep the mark; a cluster without it never gets it."""
+    mark = "slinky.slurm.net/constrain-memory"
+
+    def annotations() -> dict[str, str]:
+        found = helm.get("controllers", "slurm")
+        assert found is not None
+        held: dict[str, str] = found["metadata"].get("annotations", {})
+        return held
+
+    helm.install("slurm", SLURM)
+    assert annotations()[mark] == "true"
+    helm.upgrade("slurm", SLURM, "--reuse-values", "--set", "restapi.replicas=2")
+    assert annotations()[mark] == "true"
+    # As one that an older chart has installed.
+    helm.upgrade("slurm", SLURM, "--set", "controller.constrainMemory=false")
+    assert mark not in annotations()
+    helm.upgrade("slurm", SLURM, "--reset-values")
+    assert mark not in annotations()
+    helm.upgrade("slurm", SLURM, "--set", "controller.constrainMemory=true")
+    assert annotations()[mark] == "true"
+    helm.uninstall("slurm")
+
+
 def test_keys_can_be_made_anew(helm: Helm) -> None:
     """A key that is deleted is made anew by an upgrade; one that the reference made immutable is kept."""
     name = "slurm-auth-slurm"
