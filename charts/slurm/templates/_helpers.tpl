@@ -119,7 +119,8 @@ it has. An installation that cannot look into the cluster does not know whether 
 {{- $live := lookup "slinky.slurm.net/v1beta1" "Controller" $namespace (include "slurm.fullname" .) | default dict -}}
 {{- if $live -}}
 {{- dig "metadata" "annotations" "slinky.slurm.net/constrain-memory" "" $live -}}
-{{- else if and .Release.IsInstall (lookup "v1" "Namespace" "" $namespace) -}}
+{{- /* A list has a kind, also if it is empty, where there is a cluster to look into; the namespace may yet have to be made. */ -}}
+{{- else if and .Release.IsInstall (lookup "slinky.slurm.net/v1beta1" "Controller" $namespace "") -}}
 true
 {{- end -}}
 {{- end -}}

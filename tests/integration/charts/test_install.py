@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,6 +85,12 @@ def test_only_a_new_cluster_gets_memory_limits(helm: Helm) -> None:
     helm.upgrade("slurm", SLURM, "--set", "controller.constrainMemory=true")
     assert annotations()[mark] == "true"
     helm.uninstall("slurm")
+    # Helm makes the namespace after it has rendered.
+    later = f"{helm.namespace}-new"
+    helm.install("slurm", SLURM, "--namespace", later, "--create-namespace")
+    made = json.loads(helm.box.kubectl("--namespace", later, "get", "controller", "slurm", "--output=json"))
+    helm.box.kubectl("delete", "namespace", later, "--wait=false")
+    assert made["metadata"]["annotations"][mark] == "true"
 
 
 def test_keys_can_be_made_anew(helm: Helm) -> None:

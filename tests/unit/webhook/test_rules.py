@@ -109,3 +109,11 @@ def test_secrets_are_not_quoted() -> None:
     errors, warnings = judge(case)
     assert len(errors) == 2
     assert "hunter2" not in f"{errors}{warnings}"
+
+
+def test_a_task_plugin_of_the_user_stands_beside_memory_limits() -> None:
+    """The operator sets one where the chart marks a new cluster, and gives way to the user's."""
+    body = manifest("Controller", {"extraConf": "TaskPlugin=task/none"})
+    body["metadata"]["annotations"] = {"slinky.slurm.net/constrain-memory": "true"}
+    errors, _ = validate(read(body), None, World())
+    assert errors == ()

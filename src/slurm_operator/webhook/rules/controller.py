@@ -46,6 +46,7 @@ _POLICY: Final = conf.Policy(
         {
             *("authaltparameters", "authinfo", "slurmctldparameters"),  # merged with the operator's
             *("prolog", "epilog", "prologslurmctld", "epilogslurmctld"),  # several are allowed
+            "taskplugin",  # the operator's own, for memory limits, gives way
         }
     ),
     most={"maxnodecount": config.MOST_NODES},
