@@ -112,6 +112,8 @@ class Case:
     name: str = "x"
     others: tuple[dict[str, Any], ...] = field(default=())
     """Objects that exist besides."""
+    crd: str = ""
+    """What the CRD says, where it refuses the object before the webhook is asked."""
 
     @property
     def new(self) -> dict[str, Any]:

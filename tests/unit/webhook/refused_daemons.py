@@ -64,7 +64,7 @@ CONTROLLER = [
         others=(claim("state", "ReadWriteOnce"),),
     ),
     Case("Controller", {**HA, "ha": {"enabled": True, "backups": 2**31 - 1}}, "spec.ha.backups", " 9"),
-    Case("Controller", {"service.port": 70000}, "spec.service.port", "70000 is no port"),
+    Case("Controller", {"service.port": 70000}, "spec.service.port", "70000 is no port", crd="65535"),
     Case("Controller", {"service.nodePort": -1}, "spec.service.nodePort", "-1 is no port"),
     Case(
         "Controller",

@@ -98,7 +98,7 @@ NODE_SET = [
         )
     ),
     Case("NodeSet", {"ordinalPadding": 10}, "spec.ordinalPadding", "use at most 9"),
-    Case("NodeSet", {"ordinalPadding": 2**31 - 1}, "spec.ordinalPadding", "use at most 9"),
+    Case("NodeSet", {"ordinalPadding": 2**31 - 1}, "spec.ordinalPadding", "use at most 9", crd="63"),
     *(
         Case("NodeSet", {name: -1}, f"spec.{name}", "use 0 or more")
         for name in ("minReadySeconds", "revisionHistoryLimit")
@@ -146,6 +146,7 @@ NODE_SET = [
         "spec.controllerRef",
         "it was name 'c', keep that",
         before={},
+        crd="controllerRef cannot be changed",
     ),
     Case(
         "NodeSet",
@@ -163,7 +164,7 @@ LOGIN_SET = [
     Case("LoginSet", {}, "metadata.name", "its Service would be called", name="n" * 64),
     Case("LoginSet", {"login": mount("nix")}, "spec.login.volumeMounts", "'nix' is no volume"),
     Case("LoginSet", {"login": {**IMAGE, "ports": 22}}, "spec.login.ports", "it must be a list"),
-    Case("LoginSet", {"service.port": 99999}, "spec.service.port", "no port"),
+    Case("LoginSet", {"service.port": 99999}, "spec.service.port", "no port", crd="65535"),
     Case(
         "LoginSet",
         {"template.spec": {"initContainers": [{"name": "login", **IMAGE}]}},

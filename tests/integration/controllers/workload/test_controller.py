@@ -198,6 +198,7 @@ async def test_difference_8_node_sets_and_accounting_are_told_about(stage: Stage
     await conf_has(stage, "NodeSet=gpu Feature=gpu")
     await conf_has(stage, "MaxNodeCount=2048")
     await stage.says(Controller, "slurm", "Available")
+    await operator.look_again(2)
     generation = (await stage.there(StatefulSet, "slurm-controller")).metadata.generation
     await stage.nodeset("gpu", replicas=10)
     node_sets = operator.wiring.manager.informer(NodeSet).store
