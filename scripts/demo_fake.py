@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 NODES = 3
 ROOT = Path(__file__).resolve().parent.parent
+# Of the Controller in the example: the operator trusts no Slurm of another name.
+CLUSTER_NAME = "slurm_slurm"
 EXAMPLE = ROOT / "examples" / "minimal.yaml"
 CLUSTER = ROOT / "examples" / "cluster.yaml"
 SERVER = "http://slurmrestd.example.com:6820"
@@ -123,7 +125,8 @@ def start_slurm(box: Box, *, keep: bool) -> SlurmBox | None:
         )
         return None
     with step(f"a real Slurm 26.05 with {NODES} nodes beside it"):
-        slurm = SlurmBox.up(SlurmSpec(name=box.name, nodes=NODES), detach=keep, progress=detail)
+        spec = SlurmSpec(name=box.name, nodes=NODES, extra_conf=f"ClusterName={CLUSTER_NAME}")
+        slurm = SlurmBox.up(spec, detach=keep, progress=detail)
     for secret, key, value in (
         ("slurm-auth-slurm", "slurm.key", slurm.slurm_key),
         ("slurm-auth-jwt", "jwt.key", slurm.jwt_key),
