@@ -30,7 +30,7 @@ ANNOTATION_POD_CORDON: Final = f"{NODESET_PREFIX}pod-cordon"
 ANNOTATION_POD_CORDON_BY: Final = f"{NODESET_PREFIX}pod-cordon-by"
 ANNOTATION_POD_DELETION_COST: Final = f"{NODESET_PREFIX}pod-deletion-cost"
 ANNOTATION_POD_DEADLINE: Final = f"{NODESET_PREFIX}pod-deadline"
-# That somebody wants the pod to go: since when, and who; `api.removal` reads and writes it.
+# A request to remove the pod: since when, and by whom; `api.removal` reads and writes it.
 ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
 # "true" gives up the protection of one worker: whatever runs in it, it may be deleted and evicted at once.
 ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"

@@ -1,9 +1,9 @@
 """Which nodes must not take new work, and which drains of ours to take back.
 
-Four things keep work away from a worker: it has to go, its Kubernetes node is cordoned, somebody tries to
-evict it, or a person has put the annotation `pod-cordon` on it. For the first three the operator sets that
-annotation itself, and a second one beside it that says why. So a cordon without the second is a person's:
-Slurm is told, and the annotation stays until that person removes it.
+Four things keep work away from a worker: it is pending removal, its Kubernetes node is cordoned, a client
+tries to evict it, or a person has put the annotation `pod-cordon` on it. For the first three the operator
+sets that annotation itself, and a second one beside it that says why. So a cordon without the second is a
+person's: Slurm is told, and the annotation stays until that person removes it.
 
 Cordons of the Go operator have no second annotation. They are recognised by what it wrote into Slurm, which
 is never written over; what cannot be recognised is taken for a person's.

@@ -4,7 +4,7 @@ A finalizer keeps the NodeSet until its nodes are drained and its pods are gone;
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
 the pods are to stay. An external Slurm outlives its Controller: as long as it answers, it is asked. In the
-first two cases the pods lose their protection before, for nobody would remove it later, and Kubernetes could
+first two cases the pods lose their protection before: no operator would remove it later, and Kubernetes could
 not delete them.
 
 With `--cascade=foreground` Kubernetes deletes what the NodeSet owns at once, not only the pods, which are

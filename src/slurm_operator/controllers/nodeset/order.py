@@ -1,9 +1,9 @@
 """Which pod goes first.
 
 The order is that of the reference, with three words put in. A pod on which no job runs goes before a busy
-one: it is gone at once, and nobody waits. A pod that somebody asks to remove goes before others. Among the
-busy ones, a pod that this operator has already begun to drain for the same cause goes first: work has stopped
-coming to it, and a change of mind would lose that.
+one: it is gone at once. A pod with a request for its removal goes before others. Among the busy ones, a pod
+that this operator has already begun to drain for the same cause goes first: work has stopped coming to it,
+and a change of mind would lose that.
 """
 
 from __future__ import annotations
