@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PARSERS = {"manager": (add_manager_flags, manager_options), "webhook": (add_webhook_flags, webhook_options)}
-DOCUMENTED = (CHARTS.parent / "docs" / "metrics.md").read_text(encoding="utf-8")
+DOCUMENTED = (CHARTS.parent / "docs" / "reference" / "metrics.md").read_text(encoding="utf-8")
 
 
 def rendered(helm: Path, kind: str, *arguments: str) -> list[dict[str, Any]]:
@@ -165,7 +165,7 @@ def test_rights_of_the_webhook_are_few() -> None:
 
 
 def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
-    """Every series in an alert is one that docs/metrics.md describes, asked for as its type needs it."""
+    """Every series in an alert is one that docs/reference/metrics.md describes, asked for as its type needs it."""
     types = {metric.name: metric.type for metric in REGISTRY.collect()}
     (rule,) = rendered(helm_program, "PrometheusRule", "--set", "monitoring.prometheusRule.enabled=true")
     for alert in rule["spec"]["groups"][0]["rules"]:

@@ -39,7 +39,7 @@ def test_a_table_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
 
 
 def test_the_page_shows_the_baseline(tmp_path: Path) -> None:
-    """What docs/performance.md says was measured is what the committed run measured."""
+    """What docs/project/performance.md says was measured is what the committed run measured."""
     copy = tmp_path / "performance.md"
     copy.write_text(report.PAGE.read_text(encoding="utf-8"), encoding="utf-8")
     figures, where = report.baseline_with_origin("nodeset")
