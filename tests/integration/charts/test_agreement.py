@@ -165,7 +165,7 @@ def test_rights_of_the_webhook_are_few() -> None:
 
 
 def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
-    """Every series in an alert is one that docs/reference/metrics.md describes, asked for as its type needs it."""
+    """Every series in an alert is described in docs/reference/metrics.md and used as its type requires."""
     types = {metric.name: metric.type for metric in REGISTRY.collect()}
     (rule,) = rendered(helm_program, "PrometheusRule", "--set", "monitoring.prometheusRule.enabled=true")
     for alert in rule["spec"]["groups"][0]["rules"]:
