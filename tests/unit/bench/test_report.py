@@ -22,7 +22,7 @@ def test_a_figure_is_shown_with_its_goal_and_whether_it_is_met() -> None:
     assert text.splitlines()[0] == "<sub>machine: mine</sub>"
     assert text.splitlines()[4:] == [
         "| how quick | 1,234.50 | ≥ 3 | met |",
-        "| how slow | 7 | ≤ 5 | **missed** |",
+        "| how slow | 7 | ≤ 5 | not met |",
         "| just so | 1 |  |  |",
     ]
 
