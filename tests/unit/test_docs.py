@@ -427,6 +427,23 @@ def test_the_other_operator_has_one_name() -> None:
     assert found == set()
 
 
+def test_pages_use_plain_words() -> None:
+    """Pages for users name the actor, and have the words of Kubernetes and Slurm."""
+    riddle = re.compile(
+        r"\b(?:nobody|somebody|everybody|anybody|whoever|anew|is no news|has to go|have to go)\b",
+        re.IGNORECASE,
+    )
+    generated = ROOT / "docs" / "reference" / "api.md"
+    pages = [
+        page
+        for page in PAGES
+        if "tests" not in page.parts and page not in {generated, ROOT / "CONTRIBUTING.md"}
+    ]
+    assert {
+        (page.name, word) for page in pages for word in riddle.findall(_SPAN.sub("", prose(page)))
+    } == set()
+
+
 def test_charts_have_the_icon() -> None:
     """The icon in each Chart.yaml is the committed one, so no address is needed to show it."""
     icon = base64.b64encode((ROOT / "docs" / "assets" / "icon.svg").read_bytes()).decode()
