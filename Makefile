@@ -48,11 +48,12 @@ test-long: kube slurm images ## the tests that take many minutes each: more repe
 unit: venv ## only the tests that need no server
 	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
 
-lint: venv ## formatting, lint rules, types, layers, generated files
+lint: venv ## formatting, lint rules, types, layers, counts, generated files
 	@$(STEP) "format" "$(BIN)/ruff" format --check .
 	@$(STEP) "lint rules" "$(BIN)/ruff" check .
 	@$(STEP) "types" "$(BIN)/mypy"
 	@$(STEP) "layers" "$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter"
+	@$(STEP) "counts have not grown" "$(BIN)/python" scripts/counts.py
 	@$(STEP) "generated CRDs are fresh" "$(BIN)/python" -m slurm_operator.api.schema --check $(CRDS)
 	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/api.md
 	@$(STEP) "charts" "$(BIN)/python" scripts/charts.py lint
