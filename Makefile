@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint format bench demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -77,6 +77,9 @@ lint: venv ## formatting, lint rules, types, layers, counts, generated files
 	@$(STEP) "charts" "$(BIN)/python" scripts/charts.py lint
 	@$(STEP) "values in the charts' READMEs are fresh" "$(BIN)/python" scripts/charts.py values
 	@$(STEP) "package builds" sh scripts/check-package "$(BIN)/python"
+
+commits: ## the messages of new commits
+	@$(STEP) "commit messages" $(PYTHON) scripts/commits.py
 
 format: venv ## rewrite the sources in the project's format
 	@"$(BIN)/ruff" format . && "$(BIN)/ruff" check --fix .
