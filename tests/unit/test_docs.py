@@ -341,8 +341,8 @@ def test_code_that_pages_for_contributors_name_exists() -> None:
 
 
 def test_pages_that_the_tree_names_exist() -> None:
-    """A page that a message, a chart, a script or a test names is there."""
-    folders = ("src", "charts", "scripts", "examples", "bench", "tests", "kubebox", "images")
+    """A page that a message, a chart or a script names is there."""
+    folders = ("src", "charts", "scripts", "examples", "bench", "kubebox", "images")
     files = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in _TEXTS]
     told = {
         (str(path.relative_to(ROOT)), name)
