@@ -22,6 +22,8 @@ from bench.nodeset.slurmctld import RECORDED, Slurmctld, number
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from aiohttp.typedefs import Middleware
+
     from bench.nodeset.slurmctld import Table
 
 VERSION: Final = "v0.0.45"
@@ -44,10 +46,10 @@ class StandIn:
         self.counts: Counter[str] = Counter()
         self._pace = pace
 
-    def application(self) -> web.Application:
+    def application(self, *middlewares: Middleware) -> web.Application:
         """Return the routes."""
         root = f"/slurm/{VERSION}"
-        app = web.Application()
+        app = web.Application(middlewares=middlewares)
         app.add_routes(
             [
                 web.get(f"{root}/ping/", self._ping),
@@ -156,9 +158,9 @@ class StandIn:
 
 
 @asynccontextmanager
-async def serving(standin: StandIn) -> AsyncIterator[str]:
+async def serving(standin: StandIn, *middlewares: Middleware) -> AsyncIterator[str]:
     """Serve on loopback while the block runs, and hand out the address."""
-    runner = web.AppRunner(standin.application(), access_log=None)
+    runner = web.AppRunner(standin.application(*middlewares), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
