@@ -115,7 +115,7 @@ class Bench:
         times: Times = defaultdict(list)
         first, period = time.monotonic(), 2 * self._sizes.pause
         # Spread over the time, so that no two NodeSets change in the same moment.
-        spread = period / len(self._good)
+        spread = self._sizes.pause / len(self._good)
 
         async def cycle(number: int, tenant: Tenant) -> None:
             for turn in range(count):

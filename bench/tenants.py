@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.client import Client
     from slurm_operator.kube.store import Change
 
-DEADLINE: Final = 60.0
+DEADLINE: Final = 240.0
 Times = defaultdict[str, list[float]]
 
 
@@ -130,11 +130,6 @@ class Tenant:
                 await self._scale((turn + 1) % 2)
             await asyncio.sleep(pause)
 
-    async def settle(self) -> None:
-        """Scale in, and wait until no worker is left."""
-        await self._scale(0)
-        await self._wait(lambda: self._pod is None, 2 * DEADLINE)
-
     async def _timed(self, replicas: int, times: Times, what: str, done: Callable[[], bool]) -> None:
         started = time.monotonic()
         generation = await self._scale(replicas)
@@ -153,16 +148,16 @@ class Tenant:
         found = await self._client.patch(NodeSet, name, namespace, body, type=PatchType.MERGE)
         return found.metadata.generation
 
-    async def _wait(self, condition: Callable[[], bool], seconds: float = DEADLINE) -> None:
+    async def _wait(self, condition: Callable[[], bool]) -> None:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(DEADLINE):
                 while not condition():
                     self._news.clear()
                     await self._news.wait()
         except TimeoutError:
             pod = self._pod and (self._pod.status.phase, self._pod.status.conditions)
             raise RuntimeError(
-                f"{self.key}: not within {seconds:g} s; {self._seen and self._seen.status}, pod {pod}"
+                f"{self.key}: not within {DEADLINE:g} s; {self._seen and self._seen.status}, pod {pod}"
             ) from None
 
 
