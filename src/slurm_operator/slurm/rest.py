@@ -106,9 +106,10 @@ class RestClient:
         room: Room = SHARED,
     ) -> None:
         self.url = parse_url(url)
+        self.namespace = namespace
         self.breaker = breaker or Breaker()
         timing = timing or RestTiming()
-        self._transport = Transport(self.url, ca=ca, connect=timing.connect)
+        self._transport = Transport(self.url, ca=ca, connect=timing.connect, namespace=namespace)
         self._session = Session(
             self.url,
             token,

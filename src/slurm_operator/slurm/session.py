@@ -246,9 +246,9 @@ class Session:
         """Decode an answer, a long one beside the event loop."""
         if len(reply.body) <= SHORT_ANSWER:
             return read(reply, shape, question)
-        # One at a time: however many answers a server sends, it has one place in the line of all clusters.
+        # One at a time: however many answers a server sends, it has one place in the line of its namespace.
         async with self._reading:
-            return await in_slices(reading(reply, shape, question), beside=True)
+            return await in_slices(reading(reply, shape, question), beside=True, namespace=self._namespace)
 
     async def _send(self, call: Call, version: str, headers: Mapping[str, str], progress: _Progress) -> Reply:
         if call.feature is not None and not versions.offers(version, call.feature):
