@@ -1,6 +1,6 @@
-"""A process that plays many slurmrestds, and what disturbs the operator, for `bench.fairness`.
+"""A process that plays many slurmrestds, and what disturbs the operator, for `bench.fairness` and others.
 
-    python -m bench.crowd COUNT [--disturbing]
+    python -m bench.crowd COUNT [--nodes NUMBER] [--disturbing]
 
 It prints one JSON line with the addresses, and obeys one JSON object on standard input at a time:
 
@@ -28,7 +28,7 @@ from aiohttp import web
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from bench.nodeset.slurmctld import Slurmctld
-from bench.nodeset.standin import StandIn, serving
+from bench.nodeset.standin import PACE, StandIn, serving
 from kubebox.pki import issue, make_authority
 
 if TYPE_CHECKING:
@@ -131,22 +131,26 @@ def _tls(authority: Any) -> ssl.SSLContext:
     return context
 
 
-def _cluster() -> Slurmctld:
+def _cluster(nodes: int) -> Slurmctld:
     slurmctld = Slurmctld()
-    for number in range(NODES):
+    for number in range(nodes):
         slurmctld.register(f"n{number}")
     return slurmctld
 
 
-async def main(count: int, *, disturbing: bool) -> None:
+async def main(count: int, nodes: int, *, disturbing: bool) -> None:
     """Serve until standard input ends."""
-    mood, clusters = Mood(), [_cluster() for _ in range(count)]
+    mood, clusters = Mood(), [_cluster(nodes) for _ in range(count)]
+    # A list as long as that would take slurmrestd many seconds, which say nothing about who reads it.
+    pace = PACE if nodes <= NODES else 0.0
     async with AsyncExitStack() as stack:
         said: dict[str, Any] = {"urls": []}
         for number, slurmctld in enumerate(clusters):
             attacks = ATTACKS[number : number + 1] if disturbing else ()
             middlewares = [hostile(mood, attack) for attack in attacks]
-            said["urls"].append(await stack.enter_async_context(serving(StandIn(slurmctld), *middlewares)))
+            said["urls"].append(
+                await stack.enter_async_context(serving(StandIn(slurmctld, pace=pace), *middlewares))
+            )
         if disturbing:
             said["webhook"], said["ca"] = await _start_webhook(mood, stack)
         print(json.dumps(said), flush=True)
@@ -167,6 +171,7 @@ async def main(count: int, *, disturbing: bool) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("count", type=int)
+    parser.add_argument("--nodes", type=int, default=NODES, help="of each cluster")
     parser.add_argument("--disturbing", action="store_true")
     options = parser.parse_args()
-    asyncio.run(main(options.count, disturbing=options.disturbing))
+    asyncio.run(main(options.count, options.nodes, disturbing=options.disturbing))

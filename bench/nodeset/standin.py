@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 VERSION: Final = "v0.0.45"
 # Measured on a real slurmrestd 26.05.5: 1,002 nodes are 2.6 MB and took 285 ms, 502 took 129 ms.
-_SECONDS_PER_BYTE: Final = 0.285 / 2.6e6
+PACE: Final = 0.285 / 2.6e6
+"""Seconds for each byte of a list."""
 _OK, _NOT_MODIFIED, _REFUSED = 200, 304, 422
 _NO_SUCH_NODE, _BUSY, _NO_SUCH_RESERVATION = 2018, 2016, 2053
 _WORDS: Final = {
@@ -41,7 +42,7 @@ _WORDS: Final = {
 class StandIn:
     """The HTTP side of a `Slurmctld`."""
 
-    def __init__(self, slurmctld: Slurmctld, *, pace: float = _SECONDS_PER_BYTE) -> None:
+    def __init__(self, slurmctld: Slurmctld, *, pace: float = PACE) -> None:
         self.slurmctld = slurmctld
         self.counts: Counter[str] = Counter()
         self._pace = pace
