@@ -59,6 +59,11 @@ GOALS: Final[report.Goals] = {f"{what}_p95_ratio": ("≤", 2.0) for what in MEAS
 _MACHINES: Final = 3
 _SLOW_NODESETS: Final = 4
 _CONTROLLER: Final = "nodeset-controller"
+_WORDS: Final = {
+    "created": "change of `replicas` until the pod exists",
+    "observed": "… until the status has the generation of the change",
+    "removed": "… until a worker that runs is told to go",
+}
 _MEANS: Final = {
     "queue_mean_ms": "workqueue_queue_duration_seconds",
     "reconcile_mean_ms": "controller_runtime_reconcile_time_seconds",
@@ -207,6 +212,25 @@ async def _churn(tenants: list[Tenant], pause: float) -> AsyncIterator[None]:
         await asyncio.wait(tasks)
 
 
+def words() -> dict[str, str]:
+    """Return what to call the figures in docs/performance.md, in the order in which they are shown."""
+    found: dict[str, str] = {}
+    for what, text in _WORDS.items():
+        found |= {
+            f"{what}_p50_ms_alone": f"{text}: median in ms, all clusters well-behaved",
+            f"{what}_p50_ms_beside": "… with hostile clusters",
+            f"{what}_p95_ms_alone": "… 95th percentile in ms, all well-behaved",
+            f"{what}_p95_ms_beside": "… with hostile clusters",
+            f"{what}_p95_ratio": "… the second by the first",
+            f"{what}_p95_ratio_least": "… the least of a pair of rounds",
+            f"{what}_p95_ratio_most": "… the most of a pair of rounds",
+        }
+    return found | {
+        "peak_mib_alone": "most memory of the operator in MiB, before the first hostile round",
+        "peak_mib_beside": "… after the last hostile round",
+    }
+
+
 async def run(sizes: Sizes, log: Path) -> tuple[dict[str, float], dict[str, str]]:
     """Take every figure on one API server."""
     load = f"{os.getloadavg()[0]:.1f} before it started"
@@ -228,15 +252,27 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=Sizes.cycles, help="out and in, for each round")
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     parser.add_argument(
-        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
+        "--save-baseline",
+        action="store_true",
+        help="replace the committed baseline, and the table in docs/performance.md, by this run",
     )
+    parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
+    if options.page:
+        _write_page(*report.baseline_with_origin("fairness"))
+        return
     configure(LogOptions(level=logging.ERROR))
     sizes = Sizes(options.clusters, options.rounds, options.cycles)
     with tempfile.TemporaryDirectory() as folder:
         figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
     print(report.table(figures, report.baseline("fairness"), GOALS))
     report.keep("fairness", figures, where, as_baseline=options.save_baseline)
+    if options.save_baseline:
+        _write_page(figures, where)
+
+
+def _write_page(figures: dict[str, float], where: dict[str, str]) -> None:
+    report.into_page(report.PAGE, "fairness", report.markdown(figures, where, GOALS, words()))
 
 
 if __name__ == "__main__":
