@@ -213,7 +213,7 @@ async def _churn(tenants: list[Tenant], pause: float) -> AsyncIterator[None]:
 
 
 def words() -> dict[str, str]:
-    """Return what to call the figures in docs/performance.md, in the order in which they are shown."""
+    """Return what to call the figures in docs/project/performance.md, in the order in which they are shown."""
     found: dict[str, str] = {}
     for what, text in _WORDS.items():
         found |= {
@@ -254,7 +254,7 @@ def main() -> None:
     parser.add_argument(
         "--save-baseline",
         action="store_true",
-        help="replace the committed baseline, and the table in docs/performance.md, by this run",
+        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
     )
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
