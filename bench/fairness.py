@@ -112,7 +112,8 @@ class Bench:
                 name = f"{metric}_{part}"
                 self._totals[f"{kind} {name}"] += after[name] - before[name]
         self.rounds[kind].append(times)
-        self._peaks[kind] = max(self._peaks.get(kind, 0.0), self._operator.peak_mib)
+        if kind == "beside":
+            self._peaks[kind] = self._operator.peak_mib
         shown = ", ".join(f"{what} {_p95(times[what]) * 1e3:.0f} ms" for what in MEASURED)
         print(f"    p95: {shown}", file=sys.stderr, flush=True)
 
@@ -213,7 +214,7 @@ async def _churn(tenants: list[Tenant], pause: float) -> AsyncIterator[None]:
 
 
 def words() -> dict[str, str]:
-    """Return what to call the figures in docs/project/performance.md, in the order in which they are shown."""
+    """Return what to call the figures in docs/project/performance.md, in the order of the table."""
     found: dict[str, str] = {}
     for what, text in _WORDS.items():
         found |= {
@@ -250,6 +251,7 @@ def main() -> None:
     parser.add_argument("--clusters", type=int, default=Sizes.clusters)
     parser.add_argument("--rounds", type=int, default=Sizes.rounds, help="of each kind, in turns")
     parser.add_argument("--cycles", type=int, default=Sizes.cycles, help="out and in, for each round")
+    parser.add_argument("--pause", type=float, default=Sizes.pause, help="seconds between two changes")
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     parser.add_argument(
         "--save-baseline",
@@ -262,7 +264,7 @@ def main() -> None:
         _write_page(*report.baseline_with_origin("fairness"))
         return
     configure(LogOptions(level=logging.ERROR))
-    sizes = Sizes(options.clusters, options.rounds, options.cycles)
+    sizes = Sizes(options.clusters, options.rounds, options.cycles, options.pause)
     with tempfile.TemporaryDirectory() as folder:
         figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
     print(report.table(figures, report.baseline("fairness"), GOALS))
