@@ -48,12 +48,30 @@ async def _files(stage: Stage) -> tuple[Any, Any]:
     return config.data, (await stage.there(Secret, "slurm-accounting")).data
 
 
+def _can_go_back(theirs: dict[str, Any], ours: dict[str, Any]) -> None:
+    """Check that the Slinky operator finds its objects again, and can change each of them."""
+    assert theirs.keys() <= ours.keys()
+    assert {*ours} - {*theirs} == {"Service slurm-controller-internal"}
+    for name, item in theirs.items():
+        now, metadata = ours[name], item["metadata"]
+        assert now["metadata"]["ownerReferences"] == metadata["ownerReferences"]
+        assert metadata["labels"].items() <= now["metadata"]["labels"].items()
+        assert metadata.get("annotations", {}).items() <= now["metadata"].get("annotations", {}).items()
+        assert "finalizers" not in now["metadata"]
+        assert now.get("immutable") == item.get("immutable")
+        if name.startswith(("StatefulSet", "Deployment")):
+            assert now["spec"] == item["spec"]
+        if name.startswith(("ConfigMap", "Secret")):
+            assert now["data"] == item["data"]
+
+
 @pytest.mark.parametrize("case", LEFT_BEHIND, ids=lambda case: case.name)
 async def test_a_migration_restarts_no_daemon(stage: Stage, case: Case) -> None:
     """No pod template and no file changes; then updates, scaling and deletion work, with one restart each."""
     await left_behind(stage, case)
     await eventually(lambda: all_run(stage), "everything runs")
     before, running, written = await templates(stage), await pods(stage), await _files(stage)
+    theirs = await stage.children()
     assert before
     async with stage.for_a_while() as operator:
         await _migrated(stage, operator, case)
@@ -66,6 +84,7 @@ async def test_a_migration_restarts_no_daemon(stage: Stage, case: Case) -> None:
     assert after == before
     assert await pods(stage) == running
     assert await _files(stage) == written
+    _can_go_back(theirs, await stage.children())
     said = await stage.condition(Controller, "slurm", "Configured")
     assert said is not None
     assert said.reason == "CorrectionsPending"
