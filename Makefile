@@ -73,7 +73,7 @@ lint: venv ## formatting, lint rules, types, layers, counts, generated files
 	@$(STEP) "layers" "$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter"
 	@$(STEP) "counts have not grown" "$(BIN)/python" scripts/counts.py
 	@$(STEP) "generated CRDs are fresh" "$(BIN)/python" -m slurm_operator.api.schema --check $(CRDS)
-	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/api.md
+	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/reference/api.md
 	@$(STEP) "charts" "$(BIN)/python" scripts/charts.py lint
 	@$(STEP) "values in the charts' READMEs are fresh" "$(BIN)/python" scripts/charts.py values
 	@$(STEP) "package builds" sh scripts/check-package "$(BIN)/python"
@@ -100,9 +100,9 @@ demo: venv ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBE
 demo-down: venv ## remove what `make demo KEEP=1` left running
 	@"$(BIN)/python" scripts/demo.py --down $(THERE)
 
-crds: venv ## write the CRDs and docs/api.md from the structs in src/slurm_operator/api
+crds: venv ## write the CRDs and docs/reference/api.md from the structs in src/slurm_operator/api
 	@"$(BIN)/python" -m slurm_operator.api.schema --write $(CRDS)
-	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/api.md
+	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/reference/api.md
 
 charts: venv ## write the tables of values in the charts' READMEs from values.yaml
 	@"$(BIN)/python" scripts/charts.py values --write

@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument(
         "--save-baseline",
         action="store_true",
-        help="replace the committed baseline, and the table in docs/performance.md, by this run",
+        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
     )
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()

@@ -237,7 +237,7 @@ image of this one is used, tag and digest included.
 {{- $image = pick $image "registry" -}}
 {{- end -}}
 {{- if or (include "slurm-operator.isGoImage" $image) (and (kindIs "map" $image) (not $image.registry) (not $image.repository)) -}}
-{{- fail "no image of the operator is named, and there is no public one: build it (docs/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
+{{- fail "no image of the operator is named, and there is no public one: build it (docs/reference/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
 {{- end -}}
 {{- include "slurm-operator.imageName" (list . $image "image") -}}
 {{- end -}}

@@ -324,7 +324,7 @@ def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision 
     node = sight.node(worker.slurm_name)
     if node is not None and not worker.started and node.instance_id != worker.uid:
         node = None
-    wanted = list(podstatus.state_conditions(node).values()) if node is not None else []
+    wanted = [*podstatus.state_conditions(node)] if node is not None else []
     if decision is not None:
         wanted.append(podstatus.safe_condition(decision))
     new, gone = podstatus.changed_conditions(worker, wanted, states_known=node is not None, wall=seen.wall)
