@@ -60,7 +60,7 @@ def test_module_without_tests_has_those_of_what_imports_it(tmp_path: Path) -> No
 def test_pages_and_settings_have_tests_as_well(tmp_path: Path) -> None:
     """A page is held against the tree, and what concerns all tests runs all of them."""
     known = read(tree(tmp_path))
-    assert concerned(["docs/page.md"], *known) == sorted(PAGES)
+    assert concerned(["docs/README.md"], *known) == sorted(PAGES)
     assert concerned(["src/app/rules.py", "pyproject.toml"], *known) == [ALL]
     assert concerned([], *known) == []
 
