@@ -136,8 +136,10 @@ class Director:
 
     @property
     def last_write(self) -> float:
-        """When the last write was seen; 0 before the first."""
-        return max((write.at for write in self.writes if write.number), default=0.0)
+        """When the last write was seen; 0 before the first. A Lease is renewed all the time."""
+        return max(
+            (write.at for write in self.writes if write.number and write.kind != "leases"), default=0.0
+        )
 
     def kill(self) -> None:
         """Kill the operator, and forget what it has under way."""
@@ -277,6 +279,13 @@ class Proxy:
         return app
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
+        try:
+            return await self._answer(request)
+        except ConnectionError:
+            # The operator is gone: it was killed.
+            return _cut(request)
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
         life = self._director.life
         body = await request.read()
         target = (

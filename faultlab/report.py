@@ -59,10 +59,18 @@ def table(sections: list[Section]) -> str:
     )
 
 
-def repeat_command(outcome: Outcome, arguments: list[str]) -> str:
+@dataclass(frozen=True)
+class Repetition:
+    """What the commands that repeat runs have in common."""
+
+    command: str
+    arguments: list[str] = field(default_factory=list)
+
+
+def repeat_command(outcome: Outcome, repetition: Repetition) -> str:
     """Return the one command that repeats a run."""
     fault = [] if outcome.fault is None else ["--fault", outcome.fault.to_text()]
-    return shlex.join(["python", "-m", "faultlab", "run", outcome.scenario, *arguments, *fault])
+    return f"{repetition.command} {shlex.join([outcome.source, *repetition.arguments, *fault])}"
 
 
 def line(outcome: Outcome) -> str:
@@ -71,7 +79,7 @@ def line(outcome: Outcome) -> str:
     return f"{outcome.verdict:11} {outcome.scenario}: {what}"
 
 
-def to_json(sections: list[Section], about: dict[str, Any], arguments: list[str]) -> dict[str, Any]:
+def to_json(sections: list[Section], about: dict[str, Any], arguments: Repetition) -> dict[str, Any]:
     """Return everything as plain values."""
     return {
         **about,
@@ -90,7 +98,7 @@ def to_json(sections: list[Section], about: dict[str, Any], arguments: list[str]
     }
 
 
-def _run(outcome: Outcome, arguments: list[str]) -> dict[str, Any]:
+def _run(outcome: Outcome, arguments: Repetition) -> dict[str, Any]:
     result: dict[str, Any] = {
         "fault": outcome.fault.to_text() if outcome.fault is not None else "",
         "verdict": outcome.verdict,

@@ -68,6 +68,8 @@ class Outcome:
     """What came of a run."""
 
     scenario: str
+    source: str
+    """How the scenario is named on the command line."""
     fault: Fault | None
     problems: list[str] = field(default_factory=list)
     reached: bool = True
@@ -100,7 +102,7 @@ class Run:
         self._reference = reference
         # Not longer than a namespace may be called, and short for names that are built from it.
         self._namespace = f"{scenario.name[:20].rstrip('-')}-{secrets.token_hex(3)}"
-        self._outcome = Outcome(scenario.name, fault)
+        self._outcome = Outcome(scenario.name, scenario.source, fault)
         self._slurm = slurm.Cluster()
         self._operator: Operator | None = None
         self._director = Director(self._namespace, self._kill, fault, leases=scenario.leases)
@@ -147,9 +149,21 @@ class Run:
         command = command.replace("{kubeconfig}", str(config))
         environment = {"KUBECONFIG": str(config), "PATH": os.environ.get("PATH", os.defpath)}
         self._operator = Operator(command, environment, log)
-        for item in self._scenario.objects:
-            await lab.kube.create(in_namespace(item, name), name)
+        await self._create_objects()
         await stack.enter_async_context(self._operator)
+
+    async def _create_objects(self) -> None:
+        uids: dict[str, str] = {}
+        for item in self._scenario.objects:
+            body = in_namespace(item, self._namespace)
+            for owner in body["metadata"].get("ownerReferences", ()):
+                owner["uid"] = uids[f"{owner['kind']}/{owner['name']}"]
+            made = await self._bench.lab.kube.create(body, self._namespace)
+            uids[f"{made['kind']}/{made['metadata']['name']}"] = made["metadata"]["uid"]
+            if status := body.get("status"):
+                await self._bench.lab.kube.patch(
+                    body["kind"], self._namespace, body["metadata"]["name"], {"status": status}, "status"
+                )
 
     async def _play(self) -> None:
         scenario, director = self._scenario, self._director

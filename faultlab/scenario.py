@@ -2,7 +2,9 @@
 
     about: one sentence
     base: another file, whose objects and setup come first
-    objects: [manifests]        created in a fresh namespace; $NAMESPACE stands for its name
+    fresh: true                 without that file's setup: the operator starts with all still to do
+    objects: [manifests]        created in a new namespace before the operator starts; $NAMESPACE stands for
+                                its name; owner references get the UIDs of the objects before them
     setup: [steps]              before the faults: nothing is counted there
     steps: [steps]              what the person does; every write from here on is a crash point
     end: [conditions]           when it is over
@@ -43,7 +45,20 @@ _STEPS: Final = frozenset(
     {"create", "patch", "delete", "evict", "wait", "settle", "pause", "job", "end-job", "slurm"}
 )
 _KEYS: Final = frozenset(
-    {"about", "base", "objects", "setup", "steps", "end", "ignore", "leases", "quiet", "limit", "flags"}
+    {
+        "about",
+        "base",
+        "fresh",
+        "objects",
+        "setup",
+        "steps",
+        "end",
+        "ignore",
+        "leases",
+        "quiet",
+        "limit",
+        "flags",
+    }
 )
 _FILTER: Final = re.compile(r"(?P<key>[^\[]+)\[(?P<by>\w+)=(?P<value>[^\]]+)\]")
 
@@ -53,6 +68,8 @@ class Scenario:
     """One scenario."""
 
     name: str
+    source: str
+    """How it is named on the command line."""
     about: str
     objects: list[Json] = field(default_factory=list)
     setup: list[Json] = field(default_factory=list)
@@ -78,12 +95,12 @@ def load(name: str | Path) -> Scenario:
             raise ScenarioError(f"{path}: {key} is missing")
     if base := content.pop("base", None):
         below = _read(path.with_name(base))
-        for key in ("objects", "setup", "ignore"):
+        for key in ("objects", "ignore") if content.pop("fresh", False) else ("objects", "setup", "ignore"):
             content[key] = [*below.get(key, ()), *content.get(key, ())]
     for step in [*content.get("setup", ()), *content["steps"]]:
         if not isinstance(step, dict) or len(step) != 1 or step.keys() - _STEPS:
             raise ScenarioError(f"{path}: {step!r} is no step: a step is one of {', '.join(sorted(_STEPS))}")
-    return Scenario(path.stem, **content)
+    return Scenario(path.stem, str(name), **content)
 
 
 def names() -> list[str]:
