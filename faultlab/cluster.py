@@ -93,7 +93,9 @@ class Kube:
         async with self._session.request(
             method,
             self._server + path,
-            data=None if body is None else json.dumps(body).encode(),
+            # Without spaces: the data of a ControllerRevision are bytes, which kube-apiserver compares as Go
+            # writes them.
+            data=None if body is None else json.dumps(body, separators=(",", ":")).encode(),
             headers={"Content-Type": content_type, "Accept": "application/json"},
             params=query,
         ) as answer:

@@ -21,6 +21,8 @@ Json = dict[str, Any]
 
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# The nodes of the lab; which of them a pod gets is the scheduler's choice.
+_NODE: Final = re.compile(r"\blab-\d+\b")
 _METADATA: Final = frozenset(
     {"uid", "resourceVersion", "generation", "managedFields", "creationTimestamp", "selfLink", "generateName"}
 )
@@ -101,7 +103,7 @@ def _replace(value: Any, namespace: str, names: Mapping[str, str]) -> Any:
         if value in names:
             return f"UID of {names[value]}"
         value = _UID.sub(lambda found: f"UID of {names.get(found[0], 'another object')}", value)
-        return _TIME.sub("TIME", value.replace(namespace, "NAMESPACE"))
+        return _NODE.sub("NODE", _TIME.sub("TIME", value.replace(namespace, "NAMESPACE")))
     return value
 
 

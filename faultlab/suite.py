@@ -27,7 +27,7 @@ _ERRORS: Final = (409, 429, 500, 504)
 
 async def reference(bench: Bench, scenario: Scenario) -> tuple[Reference, list[Outcome]]:
     """Run a scenario twice without a fault; what differs between the two is not compared later."""
-    runs = await asyncio.gather(Run(bench, scenario).go(), Run(bench, scenario).go())
+    runs = [*await asyncio.gather(Run(bench, scenario).go(), Run(bench, scenario).go())]
     for run in runs:
         if run.problems:
             text = f"{scenario.name} fails without any fault: {'; '.join(run.problems)} (log: {run.log})"

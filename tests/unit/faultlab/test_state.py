@@ -89,6 +89,6 @@ def test_what_is_unstable_without_faults_is_not_compared() -> None:
 
 
 def test_slurm_comments_do_not_name_the_run() -> None:
-    """Namespace and UIDs inside of a text are replaced, too."""
-    found = normalise_slurm({"comment": f"run-1/compute {UID}"}, [nodeset()], "run-1")
-    assert found == {"comment": "NAMESPACE/compute UID of NodeSet/compute"}
+    """Namespace, UIDs and nodes inside of a text are replaced, too."""
+    found = normalise_slurm({"comment": f"run-1/compute {UID} on lab-3"}, [nodeset()], "run-1")
+    assert found == {"comment": "NAMESPACE/compute UID of NodeSet/compute on NODE"}
