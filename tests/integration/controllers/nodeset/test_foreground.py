@@ -105,3 +105,27 @@ async def test_workers_that_drain_keep_their_budget(stage: Stage, hostile: Hosti
     # Whatever Kubernetes deletes first is gone by now.
     assert second == {name: (await stage.there(kind, name)).metadata.uid for kind, name in shared}
     assert {*await stage.pods()} == {"blue-0"}
+
+
+@pytest.mark.usefixtures("slurm_cluster")
+async def test_an_operator_that_restarts_goes_on_with_the_deletion(
+    stage: Stage, hostile: HostileSlurmrestd
+) -> None:
+    """A deletion that waits for a job when the operator ends is finished by the next operator."""
+    hostile.add_nodes("blue-0")
+    hostile.nodes.change("blue-0", **BUSY)
+    async with stage.for_a_while():
+        await stage.nodeset(replicas=1)
+        await stage.until_pods("blue-0")
+        await stage.ready()
+    await stage.client.delete(NodeSet, "blue", stage.namespace)
+    await stage.operator()
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    assert {*await stage.pods()} == {"blue-0"}
+    hostile.nodes.change("blue-0", state=["IDLE", "DRAIN", "DYNAMIC_NORM"], alloc_cpus=0)
+    await stage.until_pods()
+
+    async def gone() -> bool:
+        return await stage.get(NodeSet, "blue") is None
+
+    await eventually(gone, "the NodeSet is gone")
