@@ -313,6 +313,8 @@ class Run:
         state = {*nodes[name]["state"]}
         missing = {*wanted.get("state", ())} - state
         extra = {*wanted.get("not", ())} & state
+        if empty := [key for key in wanted.get("set", ()) if not nodes[name][key]]:
+            return f"Slurm node {name} has no {', '.join(empty)}"
         return f"Slurm node {name} is {','.join(sorted(state))}" if missing or extra else ""
 
 

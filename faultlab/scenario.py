@@ -22,8 +22,8 @@ Steps, one key each:
 
 Conditions:
 
-    {kind, name, fields: {path: value}} | {kind, name, gone: true} | {kind, count, labels}
-    {node, state: [words], not: [words]} for a Slurm node | {node, gone: true}
+    {kind, name, fields: {path: value}, set: [paths]} | {kind, name, gone: true} | {kind, count, labels}
+    {node, state: [words], not: [words], set: [fields]} for a Slurm node | {node, gone: true}
 """
 
 from __future__ import annotations
@@ -150,4 +150,7 @@ def unmet(item: Json | None, condition: Json) -> str:
     for path, wanted in condition.get("fields", {}).items():
         if (found := value_at(item, path)) != wanted:
             return f"{title}: {path} is {found!r}, not {wanted!r}"
+    for path in condition.get("set", ()):
+        if value_at(item, path) is None:
+            return f"{title}: {path} is not set"
     return ""

@@ -58,6 +58,8 @@ def test_conditions_say_what_is_missing() -> None:
     assert unmet(POD, wanted) == ""
     assert unmet(None, wanted) == "there is no Pod a"
     assert unmet({}, wanted) == "Pod a: status.phase is None, not 'Running'"
+    assert unmet(POD, {"kind": "Pod", "name": "a", "set": ["status.phase"]}) == ""
+    assert unmet(POD, {"kind": "Pod", "name": "a", "set": ["spec"]}) == "Pod a: spec is not set"
     assert unmet(POD, {"kind": "Pod", "name": "a", "gone": True}) == "Pod a still exists"
     assert unmet(None, {"kind": "Pod", "name": "a", "gone": True}) == ""
 
