@@ -50,8 +50,8 @@ explore: venv ## the property tests with fresh seeds and many more cases (EXPLOR
 test-long: kube slurm images ## the tests that take many minutes each: more repetitions, and times as long as usual clusters have
 	@$(STEP) "long tests" $(PYTEST) -m long tests/e2e $(PYTEST_ARGS)
 
-unit: venv ## only the tests that need no server
-	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
+unit: venv ## only the tests that need no server, in two processes (PYTEST_ARGS: options, in one)
+	@$(STEP) "unit tests" $(if $(PYTEST_ARGS),$(PYTEST) tests/unit $(PYTEST_ARGS),"$(BIN)/python" scripts/suite.py --only unit,unit-clients $(PYTEST) -q)
 
 check: venv ## after a small change: format, lint rules, types, layers, counts, and the unit tests it concerns
 	@$(STEP) "check" $(MAKE) --no-print-directory --jobs=2 --output-sync=target check-static check-tests

@@ -37,6 +37,7 @@ PARTS = (
     "rest",
     "kubebox",
     "unit",
+    "unit-clients",
     "takeover",
 )
 MOST = 5

@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Check the messages of new commits: `commits.py`, or `commits.py FILE` as git's commit-msg hook.
 
 A subject has at most 72 characters, begins with a capital letter and a verb in the imperative, and ends

@@ -1,4 +1,4 @@
-"""All tests, in several processes side by side: `suite.py [--reports FOLDER] PYTEST...`.
+"""All tests, in several processes side by side: `suite.py [--reports FOLDER] [--only PARTS] PYTEST...`.
 
 Most tests wait for servers, daemons, pods and nodes: one process after the other leaves most of two cores
 idle. So the tests are divided into parts, each of them one pytest with its own servers, and `LANES` parts run
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from scripts.again import PARTS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 LANES: Final = 3
 # What each part runs, less what is another part's. A part that names nothing runs all the others leave.
@@ -38,6 +38,7 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "kubebox": ("tests/integration/kubebox",),
     "takeover": ("tests/e2e/test_takeover.py",),
     "unit": ("tests/unit",),
+    "unit-clients": ("tests/unit/kube", "tests/unit/slurm", "tests/unit/webhook"),
     "rest": (),
 }
 # What a part has printed must be there if it is killed, and in the order in which it was printed.
@@ -45,9 +46,9 @@ UNBUFFERED: Final = {"PYTHONUNBUFFERED": "1"}
 _PAUSE: Final = 0.2
 
 
-def commands(pytest: Sequence[str], reports: str | None) -> dict[str, list[str]]:
+def commands(pytest: Sequence[str], folder: str) -> dict[str, list[str]]:
     """Return the command of each part: together they run every test once."""
-    return {part: [*pytest, *PATHS[part], *_ignored(part), *_report(part, reports)] for part in PARTS}
+    return {part: [*pytest, *PATHS[part], *_ignored(part), *_kept(part, folder)] for part in PARTS}
 
 
 def _ignored(part: str) -> list[str]:
@@ -57,10 +58,14 @@ def _ignored(part: str) -> list[str]:
     return [f"--ignore={path}" for path in others if any(Path(path).is_relative_to(one) for one in mine)]
 
 
-def _report(part: str, reports: str | None) -> list[str]:
-    if reports is None:
-        return []
-    return [f"--junitxml={reports}/tests-{part}.xml", "--override-ini=junit_family=xunit1", "--durations=25"]
+def _kept(part: str, folder: str) -> list[str]:
+    """Return the options that name what a part writes; parts share no file, as they run at the same time."""
+    return [
+        f"--junitxml={folder}/tests-{part}.xml",
+        "--override-ini=junit_family=xunit1",
+        f"--override-ini=cache_dir={folder}/cache-{part}",
+        "--durations=25",
+    ]
 
 
 @dataclass(frozen=True)
@@ -91,11 +96,11 @@ def start(part: str, command: Sequence[str], folder: Path) -> Running:
     return Running(part, process, output, time.monotonic())
 
 
-def run(pytest: Sequence[str], reports: str | None) -> int:
-    """Run all parts; return 0 if all passed."""
+def run(pytest: Sequence[str], reports: str | None, only: Collection[str] = PARTS) -> int:
+    """Run all parts, or only some; return 0 if all passed."""
     with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(reports or scratch)
-        left = list(commands(pytest, reports).items())
+        folder = Path(reports or scratch).absolute()
+        left = [(part, command) for part, command in commands(pytest, str(folder)).items() if part in only]
         running: list[Running] = []
         codes: list[int] = []
         try:
@@ -105,8 +110,7 @@ def run(pytest: Sequence[str], reports: str | None) -> int:
                 for one in [one for one in running if one.process.poll() is not None]:
                     running.remove(one)
                     codes.append(one.process.returncode)
-                    if reports is not None:
-                        (folder / f"tests-{one.part}.code").write_text(f"{codes[-1]}\n", encoding="utf-8")
+                    (folder / f"tests-{one.part}.code").write_text(f"{codes[-1]}\n", encoding="utf-8")
                     one.show("FAILED" if codes[-1] else "passed")
                 time.sleep(_PAUSE)
         except BaseException as stopped:
@@ -124,11 +128,15 @@ def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--reports", help="the folder for pytest's reports")
+    parser.add_argument("--only", help="the parts to run, with commas between them: all by default")
     parser.add_argument("pytest", nargs=argparse.REMAINDER, help="how to call pytest")
     options = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    only = PARTS if options.only is None else options.only.split(",")
+    if unknown := set(only) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     try:
-        return run(options.pytest, options.reports)
+        return run(options.pytest, options.reports, only)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -52,10 +52,10 @@ GOOD = "def test_passes():\n    pass\n"
 FIRST, SECOND = PARTS[:2]
 
 
-def suite(project: Path, **tests: str) -> subprocess.CompletedProcess[str]:
+def suite(project: Path, *options: str, **tests: str) -> subprocess.CompletedProcess[str]:
     """Run a project with one test in each part; those that are not given pass."""
     for part, paths in PATHS.items():
-        for number, path in enumerate(paths or ("tests/unit",)):
+        for number, path in enumerate(paths or ("tests/rest",)):
             file = project / path
             if not path.endswith(".py"):
                 file /= f"test_{part}_{number}.py"
@@ -72,7 +72,7 @@ def suite(project: Path, **tests: str) -> subprocess.CompletedProcess[str]:
         "--rootdir=.",
     ]
     return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / "suite.py"), "--reports", ".", *pytest_],
+        [sys.executable, str(ROOT / "scripts" / "suite.py"), "--reports", ".", *options, *pytest_],
         cwd=project,
         env=BARE,
         capture_output=True,
@@ -94,7 +94,9 @@ def test_parts_run_side_by_side_and_each_counts(tmp_path: Path, *, first: bool, 
     assert (done.returncode == 0) == (first and second), done.stdout
     assert "said by one" in done.stdout
     assert "said by two" in done.stdout
-    assert {one.name for one in tmp_path.glob("*.xml")} == {f"tests-{part}.xml" for part in PARTS}
+    assert {one.name for one in tmp_path.glob("*.xml")} == {f"tests-{part}.xml" for part in PARTS}, (
+        done.stdout
+    )
     codes = {part: int((tmp_path / f"tests-{part}.code").read_text()) for part in PARTS}
     assert codes == dict.fromkeys(PARTS, 0) | {FIRST: int(not first), SECOND: int(not second)}
     for part, code in codes.items():
@@ -107,3 +109,13 @@ def test_what_a_part_printed_before_it_was_killed_is_shown(tmp_path: Path) -> No
     assert done.returncode != 0
     assert "last words" in done.stdout.partition(f"==> part {FIRST}: FAILED")[2]
     assert done.stdout.count(": passed after") == len(PARTS) - 1
+
+
+def test_only_some_parts_may_be_run(tmp_path: Path) -> None:
+    """The parts that are named are run, and one that does not exist is refused."""
+    done = suite(tmp_path, "--only", "unit,unit-clients")
+    assert done.returncode == 0, done.stdout
+    assert {one.name for one in tmp_path.glob("*.xml")} == {"tests-unit.xml", "tests-unit-clients.xml"}
+    done = suite(tmp_path, "--only", "unit,other")
+    assert done.returncode == 2
+    assert "there is no part other" in done.stderr

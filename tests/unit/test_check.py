@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.check import ALL, PAGES, changed_files, concerned, read
+from scripts.check import ALL, changed_files, concerned, read
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,6 +20,7 @@ FILES = {
     "tests/helping.py": "from app.rules import rule",
     "tests/unit/test_rules.py": "import app.rules",
     "tests/unit/test_through.py": "from tests import helping",
+    "tests/unit/test_docs.py": "",
     "tests/unit/test_engine.py": "from app.engine import run",
     "tests/integration/test_rules.py": "import app.rules",
 }
@@ -60,7 +61,7 @@ def test_module_without_tests_has_those_of_what_imports_it(tmp_path: Path) -> No
 def test_pages_and_settings_have_tests_as_well(tmp_path: Path) -> None:
     """A page is held against the tree, and what concerns all tests runs all of them."""
     known = read(tree(tmp_path))
-    assert concerned(["docs/page.md"], *known) == sorted(PAGES)
+    assert concerned(["docs/README.md"], *known) == ["tests/unit/test_docs.py"]
     assert concerned(["src/app/rules.py", "pyproject.toml"], *known) == [ALL]
     assert concerned([], *known) == []
 
