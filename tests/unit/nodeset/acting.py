@@ -148,6 +148,9 @@ def _create(world: World, action: actions.CreatePod) -> None:
         labels={wellknown.LABEL_POD_PROTECT: "true"} if nodeset.protects_workers else {},
     )
     if not pod.protected:
+    if action.failures:
+        pod.annotations[wellknown.ANNOTATION_POD_FAILURES] = str(action.failures)
+    operator.failures.pop(action.name, None)
         world.excused.add(pod.uid)
     operator.expectations.expect_creations(KEY, [pod.name], world.now)
     world.pods[pod.name] = pod
@@ -263,6 +266,9 @@ def _check_service(world: World, leaver: SimPod, action: actions.DeletePod) -> N
     if world.mode == "DaemonSet":
         here = {pod.node or pod.target for pod in world.pods.values() if pod.mode == world.mode}
         desired = sum(FIT.keeps(world.nodes[name]) for name in here if name in world.nodes)
+    if action.failures:
+        assert pod.finished_at is not None, f"{pod.name} did not fail"
+        operator.failures[pod.name] = action.failures
     allowed = max_unavailable(seen, desired)
     assert desired - len(left) <= allowed, f"{leaver.name} goes, and only {len(left)} of {desired} serve"
 

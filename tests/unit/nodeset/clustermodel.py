@@ -127,6 +127,7 @@ class SimPod:
     ready_since: float | None = None
     finished_at: float | None = None
     deleting: bool = False
+    began_at: float | None = None
     labels: dict[str, str] = field(default_factory=dict)
     annotations: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, Condition] = field(default_factory=dict)
@@ -212,6 +213,7 @@ class SimPod:
 
     def _container(self) -> ContainerStatus:
         if self.finished_at is not None:
-            ended = StateTerminated(finished_at=moment(self.finished_at))
+            began = None if self.began_at is None else moment(self.began_at)
+            ended = StateTerminated(started_at=began, finished_at=moment(self.finished_at))
             return ContainerStatus(name="slurmd", state=ContainerState(terminated=ended))
         return ContainerStatus(name="slurmd", started=True, state=ContainerState(running=StateRunning()))

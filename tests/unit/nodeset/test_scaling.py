@@ -113,16 +113,6 @@ def test_one_request_drains_all_that_scale_in() -> None:
     assert drains == [DrainNodes("NodeSet (slurm/gpu) scales in", ("gpu-0", "gpu-1"))]
 
 
-def test_a_finished_pod_is_replaced_after_a_pause() -> None:
-    """A pod that fails at once is not replaced at once for ever."""
-    fresh = observe(pod(0, phase="Failed", ready_since=None, finished_at=NOW - 5))
-    assert going(fresh) == {}
-    assert plan(fresh).requeue == 10.0
-    assert going(observe(pod(0, phase="Failed", ready_since=None, finished_at=NOW - 20))) == {
-        "uid-0": Cause.FINISHED
-    }
-
-
 def test_a_pod_that_waits_for_a_machine_that_is_gone_is_made_anew() -> None:
     """Nobody else removes it; a machine that only takes nobody now is waited for."""
     nodeset = make_nodeset(replicas=1, pinToNode=True, finalizers=GUARDED)

@@ -43,6 +43,8 @@ class CreatePod:
     ordinal: int | None = None
     node: str = ""
     pin: str = ""
+    failures: int = 0
+    """How many pods of this worker have ended in a row before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class DeletePod:
     because: str
     version: str = ""
     proof: Proof = Proof.LIST
+    failures: int = 0
+    """How many pods of this worker have ended in a row, if the next one has to know."""
 
 
 @dataclass(frozen=True, slots=True)

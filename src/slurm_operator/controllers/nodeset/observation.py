@@ -177,6 +177,8 @@ class Observation:
 
     They say that it exists, not what is on it.
     """
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many pods of a worker have ended in a row, by their name, where none has followed yet."""
     propagated: tuple[str, ...] = ()
     """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
     neighbours: tuple[Neighbour, ...] = ()

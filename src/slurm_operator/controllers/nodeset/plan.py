@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.nodeset import (
+    backoff,
     departure,
     podstatus,
     protection,
@@ -178,6 +179,7 @@ def _carry_out(
                     version,
                     decision.proof,
                 )
+                    backoff.failures(worker, seen.wall) if cause is Cause.FINISHED else 0,
             )
         else:
             held.append(Held(worker.name, worker.slurm_name, cause, decision))

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.controllers.nodeset import backoff
 from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.sight import Sight
 
-# A pod that fails at once must not be replaced at once for ever.
-FAILED_POD_DELAY: Final = timedelta(seconds=15)
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
 # As many as take some ten seconds; the next portion follows after a look at what became of this one.
@@ -79,7 +77,8 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
     for ordinal in itertools.islice(free, max(0, replicas - len(same))):
         if full(demand):
             break
-        create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
+        name = nodeset.pod_name(ordinal)
+        create = CreatePod(name, ordinal, pin=_pin(seen, ordinal), failures=seen.failures.get(name, 0))
         hostname = nodeset.pod_hostname(ordinal)
         blocked = name_in_use(hostname, others) or obstacle(seen, nodeset.padded(ordinal), create.name)
         if (foreign := taken(seen, hostname)) is not None:
@@ -120,16 +119,19 @@ def leave_other_mode(seen: Observation, demand: Demand) -> None:
 
 
 def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Demand) -> None:
-    """Let go the pods that have ended, each after a pause."""
+    """Let go the pods that have ended, each after a pause (`backoff`)."""
     for worker in workers:
         if not worker.finished or worker.uid in demand.going:
             continue
-        due = (worker.finished_at or worker.created) + FAILED_POD_DELAY
+        due = backoff.next_try(worker, seen.wall)
         if due <= seen.wall:
             demand.going[worker.uid] = Cause.FINISHED
-        else:
-            demand.waits.append(Hold(Wait.BACKING_OFF, "pods that have ended are replaced after a pause"))
-            demand.looks.append((due - seen.wall).total_seconds())
+            continue
+        times = backoff.failures(worker, seen.wall)
+        often = "once" if times == 1 else f"{times} times in a row"
+        text = f"pod {worker.name} has ended {often}; it is replaced at {due:%Y-%m-%dT%H:%M:%SZ}"
+        demand.waits.append(Hold(Wait.BACKING_OFF, text))
+        demand.looks.append((due - seen.wall).total_seconds())
 
 
 def _leave_lost_pins(seen: Observation, demand: Demand) -> None:

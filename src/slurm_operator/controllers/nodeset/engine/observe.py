@@ -106,6 +106,7 @@ class Observer:
             # While a state is being changed, no list says anything about that node.
             written=memory.written | dict.fromkeys(memory.changing, math.inf),
             asked=dict(memory.asked),
+            failures={name: times for name, (times, _) in memory.failures.items()},
             propagated=self._propagated,
             neighbours=near.neighbours,
             bearers=near.bearers,
