@@ -76,6 +76,8 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
             _forget(world, name)
         case actions.OwnClaim():
             _own(world, action)
+        case actions.RestoreClaims():
+            _restore_claims(world, action)
         case actions.WriteReservation(spec, _):
             made = world.slurm.answers and world.slurm.reserve(spec)
             if made:
@@ -127,12 +129,10 @@ def _create(world: World, action: actions.CreatePod) -> None:
     numbered = action.ordinal is not None
     hostname = _hostname(world, action)
     index = nodeset.padded(action.ordinal) if action.ordinal is not None else ""
-    for name in slurmd_claims.claim_names(nodeset, index or hostname).values():
+    mounts = tuple(slurmd_claims.claim_names(nodeset, index or hostname).values())
+    for name in mounts:
         if name not in world.claims:
-            world.uids += 1
-            owners = _owners(world)
-            world.claims[name] = SimClaim(name, f"claim-{world.uids}", owners)
-            operator.claims[name] = world.claims[name].show()
+            _make_claim(world, name)
         assert not world.claims[name].deleting, f"{action.name} was made with a claim on its way out"
     twins = [one.name for one in world.pods.values() if one.hostname == hostname and one.finished_at is None]
     assert not twins or world.operator.behind, f"{action.name} and {twins} are both {hostname} in Slurm"
@@ -145,17 +145,34 @@ def _create(world: World, action: actions.CreatePod) -> None:
         revision=f"r{world.revision}",
         created=world.now,
         target=action.node or action.pin,
+        mounts=mounts,
         labels={wellknown.LABEL_POD_PROTECT: "true"} if nodeset.protects_workers else {},
     )
-    if not pod.protected:
     if action.failures:
         pod.annotations[wellknown.ANNOTATION_POD_FAILURES] = str(action.failures)
     operator.failures.pop(action.name, None)
+    if not pod.protected:
         world.excused.add(pod.uid)
     operator.expectations.expect_creations(KEY, [pod.name], world.now)
     world.pods[pod.name] = pod
     operator.expectations.created(KEY, pod.name, pod.uid)
     world.touch(pod)
+
+
+def _make_claim(world: World, name: str) -> None:
+    world.uids += 1
+    world.claims[name] = SimClaim(name, f"claim-{world.uids}", _owners(world))
+    world.operator.claims[name] = world.claims[name].show()
+
+
+def _restore_claims(world: World, action: actions.RestoreClaims) -> None:
+    pod = world.pods.get(action.pod)
+    if pod is None or pod.deleting or pod.phase != "Pending":
+        assert world.operator.behind, f"claims of {action.pod} were restored, which does not wait for them"
+        return
+    for name in action.names:
+        if name not in world.claims:
+            _make_claim(world, name)
 
 
 def _owners(world: World) -> tuple[OwnerReference, ...]:
@@ -249,6 +266,9 @@ def _delete(world: World, action: actions.DeletePod) -> None:
     killed = [job.job_id for job in slurm.work.values() if job.pod == pod.uid]
     assert not killed, f"jobs {killed} were killed with pod {pod.name} ({action.because})"
     _check_service(world, pod, action)
+    if action.failures:
+        assert pod.finished_at is not None, f"{pod.name} did not fail"
+        operator.failures[pod.name] = action.failures
     pod.cause = action.cause
     world.delete(pod)
 
@@ -266,9 +286,6 @@ def _check_service(world: World, leaver: SimPod, action: actions.DeletePod) -> N
     if world.mode == "DaemonSet":
         here = {pod.node or pod.target for pod in world.pods.values() if pod.mode == world.mode}
         desired = sum(FIT.keeps(world.nodes[name]) for name in here if name in world.nodes)
-    if action.failures:
-        assert pod.finished_at is not None, f"{pod.name} did not fail"
-        operator.failures[pod.name] = action.failures
     allowed = max_unavailable(seen, desired)
     assert desired - len(left) <= allowed, f"{leaver.name} goes, and only {len(left)} of {desired} serve"
 

@@ -104,6 +104,8 @@ class World(Spec):
             self._remove(pod)
         elif pod.node and pod.node not in self.nodes:
             self.delete(pod)
+        elif pod.phase == "Pending" and any(name not in self.claims for name in pod.mounts):
+            pass  # neither the scheduler nor the kubelet goes on without its volumes
         elif not pod.node:
             pod.node = self._schedule(pod)
             if pod.node:
@@ -220,9 +222,9 @@ class World(Spec):
             since=operator.since,
             written=MappingProxyType(operator.written),
             asked=MappingProxyType(operator.asked),
+            failures=MappingProxyType(operator.failures),
             controller=self.controller,
             memo=operator.memo,
-            failures=MappingProxyType(operator.failures),
         )
 
     def reconcile(self, crash_after: int | None = None) -> Plan:

@@ -144,6 +144,15 @@ class OwnClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreClaims:
+    """Make volume claims again that disappeared before their pod started; `identity` is the worker's."""
+
+    pod: str
+    identity: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteReservation:
     """Make a reservation in Slurm, or change it."""
 
@@ -174,6 +183,7 @@ Action = (
     | WriteNodes
     | DeleteRecord
     | OwnClaim
+    | RestoreClaims
     | WriteReservation
     | DeleteReservation
 )

@@ -35,7 +35,7 @@ from slurm_operator.controllers.nodeset.actions import (
     ReleasePod,
     WriteNodes,
 )
-from slurm_operator.controllers.nodeset.claims import own_claims
+from slurm_operator.controllers.nodeset.claims import own_claims, restore
 from slurm_operator.controllers.nodeset.cordon import Changes, Cordons, cordons
 from slurm_operator.controllers.nodeset.daemonset import per_node
 from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision, Hold, Proof, Wait, troubles
@@ -159,6 +159,7 @@ def _carry_out(
         owned += claims
         demand.waits += conflicts
         if cause is None:
+            owned += restore(seen, worker)
             continue
         decision = may_delete(worker, sight, seen.wall)
         if isinstance(decision, Hold) and sight.unheard(worker.slurm_name):
@@ -178,8 +179,8 @@ def _carry_out(
                     decision.because,
                     version,
                     decision.proof,
-                )
                     backoff.failures(worker, seen.wall) if cause is Cause.FINISHED else 0,
+                )
             )
         else:
             held.append(Held(worker.name, worker.slurm_name, cause, decision))

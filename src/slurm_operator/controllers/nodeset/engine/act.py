@@ -109,6 +109,8 @@ class Actor:
                 await self._pods.remove(work, group)
             case do.OwnClaim:
                 await each(group, lambda action: self._claims.own(work, action))
+            case do.RestoreClaims:
+                await each(group, lambda action: self._claims.restore(work, action))
             case do.DrainNodes:
                 self._slurm.change_states(work, group)
             case do.WriteNodes:
