@@ -335,7 +335,7 @@ class World(Spec):
             operator = self.operator
             behind = operator.expectations.expires_in(KEY, self.now) is not None and not self.gone
             # The longest pause of a worker that keeps failing is longer than any quiet.
-            pausing = any(hold.reason is Wait.BACKING_OFF for hold in decided.waits)
+            pausing = any(pod.finished_at is not None for pod in self.pods.values())
             waits = waiting or behind or pausing or operator.belief.doubtful
             quiet = quiet + 1 if same and writes == self.writes and not waits else 0
             if quiet >= 6:

@@ -61,6 +61,10 @@ HELD_SECONDS: Final = 30.0
 UNCONFIRMED_SECONDS: Final = 10.0
 
 
+# Events that the Slinky slurm-operator records under another reason than the condition here has.
+_EVENTS: Final = {Wait.CLAIM_CONFLICT.value: "ConflictingController"}
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What to do, what must wait and why, and when to look again without being called."""
@@ -351,7 +355,7 @@ def _complaints(seen: Observation, waits: list[Hold]) -> list[Note]:
     """Return an event for each kind of trouble that the NodeSet does not show yet."""
     told = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_DEGRADED)
     return [
-        Note(reason, "Info", text, warning=True)
+        Note(_EVENTS.get(reason, reason), "Info", text, warning=True)
         for reason, text in troubles(waits).items()
         if told is None or text not in told.message
     ]

@@ -19,7 +19,7 @@ from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.controllers.nodeset.neighbours import taken
-from slurm_operator.controllers.nodeset.order import scale_in_order
+from slurm_operator.controllers.nodeset.order import marked, scale_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -126,12 +126,23 @@ def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Deman
         due = backoff.next_try(worker, seen.wall)
         if due <= seen.wall:
             demand.going[worker.uid] = Cause.FINISHED
+            if seen.daemon and not marked(worker, Cause.FINISHED):
+                demand.notes.append(_daemon_ended(worker))
             continue
         times = backoff.failures(worker, seen.wall)
         often = "once" if times == 1 else f"{times} times in a row"
         text = f"pod {worker.name} has ended {often}; it is replaced at {due:%Y-%m-%dT%H:%M:%SZ}"
         demand.waits.append(Hold(Wait.BACKING_OFF, text))
         demand.looks.append((due - seen.wall).total_seconds())
+
+
+def _daemon_ended(worker: Worker) -> Note:
+    """Return the event of the Slinky slurm-operator about a pod of a Kubernetes node that has ended."""
+    where = f"pod {worker.name} on Kubernetes node {worker.node}"
+    if worker.phase == "Succeeded":
+        return Note("SucceededDaemonPod", "Info", f"Replacing {where}, which has succeeded", pod=worker.name)
+    text = f"Replacing {where}, which has failed"
+    return Note("FailedDaemonPod", "Info", text, warning=True, pod=worker.name)
 
 
 def _leave_lost_pins(seen: Observation, demand: Demand) -> None:

@@ -8,7 +8,7 @@ did is on its way through the caches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, KubeError, NotFound
@@ -17,6 +17,8 @@ from slurm_operator.kube.failures import describe
 if TYPE_CHECKING:
     from slurm_operator.objects.desired import Unbuildable
 
+# How troubles begin that have an Event of their own.
+FINALIZERS: Final = "the finalizers of NodeSet"
 # How soon to look again after a conflict, if the change behind it sends no event to us.
 _AFTER_CONFLICT = 1.0
 _LEAST_AFTER_ERROR = 1.0
