@@ -25,6 +25,7 @@ _MADE: Final = {
     "SyncFinalizerFailed",
     "ConflictingController",  # nodeset/plan.py, and nodeset/decisions.py: TROUBLES
     "NameTaken",
+    "BudgetMissing",
     "SlurmListSuspicious",  # health.py
     "SlurmTokenRefused",
     "SlurmClusterNameMismatch",

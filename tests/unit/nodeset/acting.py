@@ -67,8 +67,10 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.DrainNodes(reason, some):
             _write(world, {name: Drain(reason) for name in some}, state=True)
         case actions.UndrainNodes(some):
+            _check_budget(world, some)
             _write(world, {name: Undrain() for name in some}, state=True)
         case actions.ResumeNodes(some):
+            _check_budget(world, some)
             _write(world, {name: State("RESUME") for name in some}, state=True)
         case actions.WriteNodes(wishes):
             _write(world, wishes, state=False)
@@ -88,6 +90,12 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
                 world.slurm.windows.pop(name, None)
                 world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
             world.awake = True
+
+
+def _check_budget(world: World, some: tuple[str, ...]) -> None:
+    """Fail if a node gets work again whose worker no budget protects."""
+    given = [pod.hostname for pod in world.pods.values() if pod.protected and not pod.deleting]
+    assert world.budget or not {*given} & {*some}, f"{some} get work without a budget"
 
 
 def _keeps_protected(world: World) -> bool:
@@ -151,6 +159,7 @@ def _create(world: World, action: actions.CreatePod) -> None:
     if action.failures:
         pod.annotations[wellknown.ANNOTATION_POD_FAILURES] = str(action.failures)
     operator.failures.pop(action.name, None)
+    assert world.budget or not pod.protected, f"{pod.name} was made without a budget"
     if not pod.protected:
         world.excused.add(pod.uid)
     operator.expectations.expect_creations(KEY, [pod.name], world.now)

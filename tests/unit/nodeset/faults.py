@@ -42,6 +42,12 @@ def clock_jumps(world: World, number: int) -> None:
     world.skew = (0.0, 3600.0, -3600.0, 130.0, -130.0, 10_000_000.0)[number]
 
 
+def budget_missing(world: World, number: int) -> None:
+    """The PodDisruptionBudget cannot be applied; every other time it is there again."""
+    world.budget = bool(number % 2)
+    world.awake = True
+
+
 # --- Slurm
 
 
@@ -197,7 +203,7 @@ WISHES: tuple[Event, ...] = (
     *(events.delete_nodeset, events.skip_drain, events.controller_leaves),
 )
 FAULTS: tuple[Event, ...] = (
-    *(crash, crash_while_acting, crash_soon, crash_soon, clock_jumps),
+    *(budget_missing, crash, crash_while_acting, crash_soon, crash_soon, clock_jumps),
     *(slurm_away, slurm_back, slurm_back, no_connection, slurmctld_down, slurmctld_up),
     *(slurmctld_loses_state, half_an_answer, half_lists_for_long, half_a_write),
     *(cache_lags, cache_moves, cache_loses, cache_catches_up, cache_starts_over),

@@ -17,7 +17,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
+from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.controllers.nodeset.memo import Memo
 from slurm_operator.controllers.nodeset.observation import Fate, Observation, Revision, read_worker
 from slurm_operator.controllers.nodeset.plan import Plan, plan
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.status import Report
     from slurm_operator.kube.models import Node, Pod
 
+NO_BUDGET = Hold(Wait.BUDGET_MISSING, "the budget is not in place")
 NODES = tuple(f"node-{index}" for index in range(8))
 
 
@@ -60,6 +61,8 @@ class World(Spec):
         self.connected = True
         self.lagging = False
         self.partial = False
+        self.budget = True
+        """The PodDisruptionBudget is in place."""
         self.lied = 0.0
         self.gone = False
         self.waived = False
@@ -222,6 +225,7 @@ class World(Spec):
             since=operator.since,
             written=MappingProxyType(operator.written),
             asked=MappingProxyType(operator.asked),
+            budget=None if self.budget else NO_BUDGET,
             failures=MappingProxyType(operator.failures),
             controller=self.controller,
             memo=operator.memo,
@@ -301,6 +305,8 @@ class World(Spec):
         """Let all faults end, and all jobs."""
         self.slurm.up = self.slurm.reachable = self.connected = True
         self.slurm.lie, self.lagging, self.partial = "", False, False
+        self.awake |= not self.budget
+        self.budget = True
         # That a clock is set right is no news, but news come all the time.
         self.awake |= bool(self.skew)
         self.skew, self.fuse = 0.0, None

@@ -42,7 +42,7 @@ from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision,
 from slurm_operator.controllers.nodeset.policies import may_delete
 from slurm_operator.controllers.nodeset.records import prune
 from slurm_operator.controllers.nodeset.registration import register_again
-from slurm_operator.controllers.nodeset.scaling import Demand, numbered
+from slurm_operator.controllers.nodeset.scaling import Demand, hold_creates, numbered
 from slurm_operator.controllers.nodeset.sight import FIRST_ANSWER_SECONDS, Sight, look
 from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS, Telling
 from slurm_operator.controllers.nodeset.updating import update
@@ -87,6 +87,8 @@ def plan(seen: Observation) -> Plan:
     if not seen.settled:
         return _finish(seen, sight, Demand(_desired(seen)), before, Cordons(), counted=False)
     demand = per_node(seen) if seen.daemon else numbered(seen, sight)
+    if sight.budget is not None:
+        hold_creates(demand, sight.budget)
     removals.carry_out(seen, sight, demand)
     budget = update(seen, sight, demand)
     unregistered = register_again(seen, sight, demand, budget)

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
+# What stands in the way of the budget may go without an event.
+BUDGET_SECONDS: Final = 30.0
+SCALING_UP: Final = "ScalingUp"
 # As many as take some ten seconds; the next portion follows after a look at what became of this one.
 CREATES_PER_RECONCILE: Final = 1000
 MORE_CREATES_SECONDS: Final = 1.0
@@ -101,6 +104,14 @@ def full(demand: Demand) -> bool:
         return False
     demand.looks.append(MORE_CREATES_SECONDS)
     return True
+
+
+def hold_creates(demand: Demand, hold: Hold) -> None:
+    """Make no pods, because the budget that would protect them is not in place."""
+    demand.creates.clear()
+    demand.notes = [note for note in demand.notes if note.reason != SCALING_UP]
+    demand.waits.append(hold)
+    demand.looks.append(BUDGET_SECONDS)
 
 
 def name_in_use(name: str, users: Mapping[str, Worker]) -> Hold | None:

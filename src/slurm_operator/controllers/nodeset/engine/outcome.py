@@ -15,6 +15,7 @@ from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, KubeErr
 from slurm_operator.kube.failures import describe
 
 if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.decisions import Hold
     from slurm_operator.objects.desired import Unbuildable
 
 # How troubles begin that have an Event of their own.
@@ -39,6 +40,8 @@ class Outcome:
     troubles: dict[Trouble, None] = field(default_factory=dict)
     errors: list[KubeError] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
+    budget: Hold | None = None
+    """Why the budget of the workers does not protect them, if so."""
     certain: bool = True
     """Nothing is missing that decides how many pods there should be, and which."""
 

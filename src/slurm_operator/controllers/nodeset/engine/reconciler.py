@@ -178,7 +178,7 @@ class NodeSetController:
         # While none can be made, the last one counts: that a Secret cannot be read makes no worker newer.
         last = template or (memory.template and memory.template[1])
         hashes = last.hashes if last else {}
-        ground = Ground(nodeset, master, revision, fit, hashes, outcome.certain)
+        ground = Ground(nodeset, master, revision, fit, hashes, outcome.certain, outcome.budget)
 
         seen = await self._observer.look(ground, memory)
         if departure.keeps_shared(seen):
