@@ -341,8 +341,8 @@ def test_code_that_pages_for_contributors_name_exists() -> None:
 
 
 def test_pages_that_the_tree_names_exist() -> None:
-    """A page that a message, a chart, a script or a test names is there."""
-    folders = ("src", "charts", "scripts", "examples", "bench", "tests", "kubebox", "images")
+    """A page that a message, a chart or a script names is there."""
+    folders = ("src", "charts", "scripts", "examples", "bench", "kubebox", "images")
     files = [path for name in folders for path in (ROOT / name).rglob("*") if path.suffix in _TEXTS]
     told = {
         (str(path.relative_to(ROOT)), name)
@@ -425,6 +425,23 @@ def test_the_other_operator_has_one_name() -> None:
     )
     found = {(page.name, text) for page in PAGES for text in other.findall(" ".join(prose(page).split()))}
     assert found == set()
+
+
+def test_pages_use_plain_words() -> None:
+    """Pages for users name the actor, and have the words of Kubernetes and Slurm."""
+    riddle = re.compile(
+        r"\b(?:nobody|somebody|everybody|anybody|whoever|anew|is no news|has to go|have to go)\b",
+        re.IGNORECASE,
+    )
+    generated = ROOT / "docs" / "reference" / "api.md"
+    pages = [
+        page
+        for page in PAGES
+        if "tests" not in page.parts and page not in {generated, ROOT / "CONTRIBUTING.md"}
+    ]
+    assert {
+        (page.name, word) for page in pages for word in riddle.findall(_SPAN.sub("", prose(page)))
+    } == set()
 
 
 def test_charts_have_the_icon() -> None:
