@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from scripts.demo_cluster import await_slurm, is_ready
 
-
 if TYPE_CHECKING:
     from tests.e2e.site import Site
 
