@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench faults demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -89,6 +89,9 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 	@$(STEP) "bench fairness" "$(BIN)/python" -m bench.fairness $(BENCH_FAIRNESS_ARGS)
 	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
+
+faults: kube ## the operator in the fault lab: crashes at every write, stale views, lost events, every property (hours)
+	@"$(BIN)/python" scripts/faults.py full "$(CACHE)/faults" $(FAULTS_ARGS)
 
 # A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.
 THERE := $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)" $(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") $(if $(VALUES),--values "$(VALUES)"))
