@@ -27,6 +27,10 @@ WANTED = {
     ("StatefulSet", "controller"): [_ACTIVE],
     ("Deployment", "restapi"): [_CONFIG_HASH, _KEY_HASH],
     ("Deployment", "login"): [_KEY_HASH],
+    # Each slurmctld is scraped once.
+    ("ServiceMonitor", "controller"): [
+        f"spec.endpoints[{index}].relabelings: only ours" for index in range(4)
+    ],
 }
 _SERVICE_MONITOR = "ServiceMonitor"  # no API server of the tests knows this kind; it has no defaults
 # The children of NodeSets and the work of Kubernetes' own controllers are no concern of these functions.
