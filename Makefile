@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm images test unit explore test-long lint format bench demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench faults demo demo-down crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -35,8 +35,13 @@ slurm: venv ## the root file systems of Slurm, made once
 images: kube slurm ## container images of Slurm and of the operator, made once
 	@if [ "$$(id -u)" -eq 0 ]; then $(STEP) "container images" "$(BIN)/python" scripts/images.py; fi
 
-test: kube slurm images ## all tests, against a real Kubernetes and a real Slurm (PYTEST_ARGS: some, in one process)
-	@$(STEP) "chart tests" "$(BIN)/python" scripts/charts.py test
+# Tests in these folders build what they need when pytest has collected them, or need nothing.
+LIGHT  := tests/unit tests/unit/% tests/integration/api tests/integration/api/% tests/integration/kube tests/integration/kube/%
+NAMED  := $(filter tests/%,$(PYTEST_ARGS))
+NEEDED := $(if $(NAMED),$(if $(filter-out $(LIGHT),$(NAMED)),kube slurm images,venv),kube slurm images)
+
+test: $(NEEDED) ## all tests, against a real Kubernetes and a real Slurm (PYTEST_ARGS: some, in one process)
+	@$(if $(PYTEST_ARGS),,$(STEP) "chart tests" "$(BIN)/python" scripts/charts.py test)
 	@$(STEP) "tests" $(if $(PYTEST_ARGS),,"$(BIN)/python" scripts/suite.py $(if $(REPORTS),--reports "$(REPORTS)")) $(PYTEST) $(PYTEST_ARGS)
 
 explore: venv ## the property tests with fresh seeds and many more cases (EXPLORE_FACTOR=20 times as many)
@@ -45,19 +50,36 @@ explore: venv ## the property tests with fresh seeds and many more cases (EXPLOR
 test-long: kube slurm images ## the tests that take many minutes each: more repetitions, and times as long as usual clusters have
 	@$(STEP) "long tests" $(PYTEST) -m long tests/e2e $(PYTEST_ARGS)
 
-unit: venv ## only the tests that need no server
-	@$(STEP) "unit tests" $(PYTEST) tests/unit $(PYTEST_ARGS)
+unit: venv ## only the tests that need no server, in two processes (PYTEST_ARGS: options, in one)
+	@$(STEP) "unit tests" $(if $(PYTEST_ARGS),$(PYTEST) tests/unit $(PYTEST_ARGS),"$(BIN)/python" scripts/suite.py --only unit,unit-clients $(PYTEST) -q)
 
-lint: venv ## formatting, lint rules, types, layers, generated files
+check: venv ## after a small change: format, lint rules, types, layers, counts, and the unit tests it concerns
+	@$(STEP) "check" $(MAKE) --no-print-directory --jobs=2 --output-sync=target check-static check-tests
+
+check-static:
+	@"$(BIN)/ruff" format --check --quiet . || { echo "to format: make format"; exit 1; }
+	@"$(BIN)/ruff" check --quiet .
+	@"$(BIN)/mypy" --no-error-summary
+	@"$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter" >"$(CACHE)/layers" || { cat "$(CACHE)/layers"; exit 1; }
+	@"$(BIN)/python" scripts/counts.py
+
+check-tests:
+	@"$(BIN)/python" scripts/check.py $(PYTEST)
+
+lint: venv ## formatting, lint rules, types, layers, counts, generated files
 	@$(STEP) "format" "$(BIN)/ruff" format --check .
 	@$(STEP) "lint rules" "$(BIN)/ruff" check .
 	@$(STEP) "types" "$(BIN)/mypy"
 	@$(STEP) "layers" "$(BIN)/lint-imports" --cache-dir "$(CACHE)/import-linter"
+	@$(STEP) "counts have not grown" "$(BIN)/python" scripts/counts.py
 	@$(STEP) "generated CRDs are fresh" "$(BIN)/python" -m slurm_operator.api.schema --check $(CRDS)
-	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/api.md
+	@$(STEP) "generated reference is fresh" "$(BIN)/python" -m slurm_operator.api.reference --check docs/reference/api.md
 	@$(STEP) "charts" "$(BIN)/python" scripts/charts.py lint
 	@$(STEP) "values in the charts' READMEs are fresh" "$(BIN)/python" scripts/charts.py values
 	@$(STEP) "package builds" sh scripts/check-package "$(BIN)/python"
+
+commits: ## the messages of new commits
+	@$(STEP) "commit messages" $(PYTHON) scripts/commits.py
 
 format: venv ## rewrite the sources in the project's format
 	@"$(BIN)/ruff" format . && "$(BIN)/ruff" check --fix .
@@ -67,6 +89,9 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 	@$(STEP) "bench fairness" "$(BIN)/python" -m bench.fairness $(BENCH_FAIRNESS_ARGS)
 	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
+
+faults: kube ## the operator in the fault lab: crashes at every write, stale views, lost events, every property (hours)
+	@"$(BIN)/python" scripts/faults.py full "$(CACHE)/faults" $(FAULTS_ARGS)
 
 # A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.
 THERE := $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)" $(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") $(if $(VALUES),--values "$(VALUES)"))
@@ -78,9 +103,9 @@ demo: venv ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBE
 demo-down: venv ## remove what `make demo KEEP=1` left running
 	@"$(BIN)/python" scripts/demo.py --down $(THERE)
 
-crds: venv ## write the CRDs and docs/api.md from the structs in src/slurm_operator/api
+crds: venv ## write the CRDs and docs/reference/api.md from the structs in src/slurm_operator/api
 	@"$(BIN)/python" -m slurm_operator.api.schema --write $(CRDS)
-	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/api.md
+	@"$(BIN)/python" -m slurm_operator.api.reference --write docs/reference/api.md
 
 charts: venv ## write the tables of values in the charts' READMEs from values.yaml
 	@"$(BIN)/python" scripts/charts.py values --write

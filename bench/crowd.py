@@ -1,114 +1,177 @@
-"""A process that plays many slurmrestds, good and hostile ones, for `bench.fairness`.
+"""A process that plays many slurmrestds, and what disturbs the operator, for `bench.fairness` and others.
 
-It prints the port of each as a JSON list, and obeys one line on standard input at a time: `hostile` makes the
-first three drip, answer 250 MB, and reset; `good` makes them well-behaved, as they are at first.
+    python -m bench.crowd COUNT [--nodes NUMBER] [--disturbing]
+
+It prints one JSON line with the addresses, and obeys one JSON object on standard input at a time:
+
+    {"register": [NUMBER, NODE]}    a slurmd registers with the cluster of that number
+    {"terminate": [NUMBER, NODE]}   it ends
+    {"hostile": true}               answered with a line: from now on, if `--disturbing`, lists of the first
+                                    cluster drip, those of the second have 250 MB, those of the third are cut
+                                    off by a reset, and the webhook takes three seconds for every object
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import base64
 import json
+import ssl
 import sys
-import time
-from contextlib import suppress
-from functools import partial
+import tempfile
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+from bench.nodeset.slurmctld import Slurmctld
+from bench.nodeset.standin import PACE, StandIn, serving
+from kubebox.pki import issue, make_authority
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Handler, Middleware
+
+# Beside the workers: nodes that the operator did not make. 100 of them are a list of 260 kB.
 NODES = 100
 _PIECE = b'{"name":"n1"},' * 20_000
 _HUGE = 250_000_000
 _DRIP_SECONDS = 0.02
-_LONGEST_LINE = 100
+# Much longer than a reconcile, and much shorter than the ten seconds that the API server waits for a webhook.
+_SLOW_SECONDS = 3.0
+_LISTS = ("/nodes/", "/jobs/")
 
 
-def _number(value: int) -> dict[str, object]:
-    return {"set": True, "infinite": False, "number": value}
-
-
-def _answers() -> dict[str, bytes]:
-    """Return the body for each endpoint."""
-    now = int(time.time())
-    nodes = [
-        {"name": f"n{index}", "state": ["IDLE"], "alloc_cpus": 0, "extra": "x" * 2000}
-        for index in range(NODES)
-    ]
-    meta = {"meta": {"slurm": {"release": "26.05.5", "cluster": "crowd"}}, "errors": [], "warnings": []}
-    contents: dict[str, dict[str, object]] = {
-        "ping": {"pings": [{"hostname": "box", "responding": True, "primary": True}]},
-        "diag": {"statistics": {"req_time": _number(now), "req_time_start": _number(now - 86_400)}},
-        "nodes": {"nodes": nodes, "last_update": _number(now)},
-        "jobs": {"jobs": [], "last_update": _number(now)},
-        "reservations": {"reservations": [], "last_update": _number(now)},
-    }
-    return {name: json.dumps(content | meta).encode() for name, content in contents.items()}
-
-
-class Crowd:
-    """All servers of the process."""
+class Mood:
+    """Whether the servers that can be hostile are."""
 
     def __init__(self) -> None:
-        self._answers = _answers()
         self.hostile = False
 
-    async def serve(self, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer the requests of one connection."""
-        with suppress(OSError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                endpoint = head.split(b" ", 2)[1].split(b"?")[0].strip(b"/").split(b"/")[-1].decode()
-                body = self._answers.get(endpoint, b"{}")
-                if self.hostile and endpoint == "nodes" and number < len(_HOSTILE):
-                    await _HOSTILE[number](writer, body)
-                    break
-                writer.write(_head(len(body)) + body)
-                await writer.drain()
-        writer.close()
+
+def hostile(mood: Mood, attack: Callable[[web.StreamResponse], Awaitable[None]]) -> Middleware:
+    """Return a middleware that answers lists with an attack while the mood is hostile."""
+
+    @web.middleware
+    async def respond(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not (mood.hostile and request.method == "GET" and request.path.endswith(_LISTS)):
+            return await handler(request)
+        stream = web.StreamResponse(headers={"Content-Type": "application/json"})
+        with suppress(OSError):
+            await stream.prepare(request)
+            await stream.write(b'{"nodes":[')
+            await attack(stream)
+        if request.transport is not None:
+            request.transport.abort()
+        return stream
+
+    return respond
 
 
-def _head(length: int) -> bytes:
-    return f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
-
-
-async def _drip(writer: asyncio.StreamWriter, body: bytes) -> None:
-    writer.write(_head(len(body)))
-    for byte in body:
-        writer.write(bytes((byte,)))
-        await writer.drain()
+async def drip(stream: web.StreamResponse) -> None:
+    """Send a byte at a time."""
+    for byte in _PIECE:
+        await stream.write(bytes((byte,)))
         await asyncio.sleep(_DRIP_SECONDS)
 
 
-async def _flood(writer: asyncio.StreamWriter, body: bytes) -> None:
-    del body
-    writer.write(b'HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n{"nodes":[')
+async def flood(stream: web.StreamResponse) -> None:
+    """Send 250 MB."""
     for _ in range(_HUGE // len(_PIECE)):
-        writer.write(_PIECE)
-        await writer.drain()
+        await stream.write(_PIECE)
 
 
-async def _reset(writer: asyncio.StreamWriter, body: bytes) -> None:
-    writer.write(_head(len(body)) + body[: len(body) // 2])
-    await writer.drain()
-    writer.transport.abort()
+async def reset(stream: web.StreamResponse) -> None:
+    """Send a part of an answer, and then nothing."""
+    await stream.write(_PIECE)
 
 
-_HOSTILE = (_drip, _flood, _reset)
+ATTACKS = (drip, flood, reset)
 
 
-async def main(count: int) -> None:
+async def _start_webhook(mood: Mood, stack: AsyncExitStack) -> tuple[str, str]:
+    """Serve a validating webhook that allows everything; return its address and its CA in base64."""
+
+    async def validate(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        if mood.hostile:
+            await asyncio.sleep(_SLOW_SECONDS)
+        return web.json_response(
+            {
+                "apiVersion": "admission.k8s.io/v1",
+                "kind": "AdmissionReview",
+                "response": {"uid": asked["uid"], "allowed": True},
+            }
+        )
+
+    app = web.Application()
+    app.add_routes([web.post("/validate", validate)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    authority = make_authority("webhook of the benchmark")
+    site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=_tls(authority))
+    await site.start()
+    ca = base64.b64encode(authority.certificate.public_bytes(Encoding.PEM)).decode()
+    return f"https://127.0.0.1:{runner.addresses[0][1]}/validate", ca
+
+
+def _tls(authority: Any) -> ssl.SSLContext:
+    certificate, key = issue(authority, "webhook", addresses=["127.0.0.1"])
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with tempfile.TemporaryDirectory() as folder:
+        pair = Path(folder) / "pair.pem"
+        secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        pair.write_bytes(certificate.public_bytes(Encoding.PEM) + secret)
+        context.load_cert_chain(pair)
+    return context
+
+
+def _cluster(nodes: int) -> Slurmctld:
+    slurmctld = Slurmctld()
+    for number in range(nodes):
+        slurmctld.register(f"n{number}")
+    return slurmctld
+
+
+async def main(count: int, nodes: int, *, disturbing: bool) -> None:
     """Serve until standard input ends."""
-    crowd = Crowd()
-    ports = []
-    for number in range(count):
-        server = await asyncio.start_server(partial(crowd.serve, number), "127.0.0.1", 0)
-        ports.append(server.sockets[0].getsockname()[1])
-    print(json.dumps(ports), flush=True)
-    orders = asyncio.StreamReader()
-    await asyncio.get_running_loop().connect_read_pipe(
-        lambda: asyncio.StreamReaderProtocol(orders), sys.stdin.buffer
-    )
-    while order := await orders.readline():
-        crowd.hostile = order.strip() == b"hostile"
-        print(json.dumps("done"), flush=True)
+    mood, clusters = Mood(), [_cluster(nodes) for _ in range(count)]
+    # A list as long as that would take slurmrestd many seconds, which say nothing about who reads it.
+    pace = PACE if nodes <= NODES else 0.0
+    async with AsyncExitStack() as stack:
+        said: dict[str, Any] = {"urls": []}
+        for number, slurmctld in enumerate(clusters):
+            attacks = ATTACKS[number : number + 1] if disturbing else ()
+            middlewares = [hostile(mood, attack) for attack in attacks]
+            said["urls"].append(
+                await stack.enter_async_context(serving(StandIn(slurmctld, pace=pace), *middlewares))
+            )
+        if disturbing:
+            said["webhook"], said["ca"] = await _start_webhook(mood, stack)
+        print(json.dumps(said), flush=True)
+        orders = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(orders), sys.stdin.buffer
+        )
+        while line := await orders.readline():
+            for order, value in json.loads(line).items():
+                if order == "hostile":
+                    mood.hostile = value
+                    print(json.dumps("done"), flush=True)
+                else:
+                    number, node = value
+                    getattr(clusters[number], order)(node)
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1])))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("count", type=int)
+    parser.add_argument("--nodes", type=int, default=NODES, help="of each cluster")
+    parser.add_argument("--disturbing", action="store_true")
+    options = parser.parse_args()
+    asyncio.run(main(options.count, options.nodes, disturbing=options.disturbing))

@@ -1,14 +1,20 @@
-"""What 47 Slurm clusters notice of three hostile ones: one drips bytes, one answers 250 MB, one resets.
+"""What 47 Slurm clusters notice of three hostile ones and of a NodeSet with long reconciles.
 
-    fresh_p95_ms_alone     95th percentile of the time from the wish for a fresh list of nodes until a view
-                           has it, over all clusters but three, while those three are well-behaved
-    fresh_p95_ms_beside    the same while the three are hostile, and are asked as often as the others
-    fresh_p95_ratio        the second by the first; both are of many short turns, one after the other
-    peak_rss_mib           how much more memory the process had at its peak than before the hostile turns
+The operator is the process that users run, the API server a real one. Each of 50 namespaces has a Slurm
+cluster of its own, played on loopback, with a NodeSet that is scaled out and in at a fixed rate (`tenants`).
+Rounds alternate. In the first of two all clusters are well-behaved. In the second one cluster drips bytes,
+one answers 250 MB, one resets connections, and in a further namespace the API server takes three seconds for
+each pod, so that reconciles there are long. What is asked of these namespaces is the same in all rounds.
 
-The wish for a fresh list is what a deletion waits for, and the part of a NodeSet's reconcile that depends on
-Slurm. The good servers are one process, the three others another, so that they do not wait for each other
-there. Both share the cores with what is measured.
+    created, observed, removed   see `tenants`; p50 and p95 in milliseconds over all rounds of a kind
+    …_alone, …_beside            while the others are well-behaved, and while they are hostile
+    …_p95_ratio                  the second by the first, and the least and the most of a pair of rounds
+    queue_, reconcile_mean_ms    what the operator counts itself about its queue of NodeSets: the wait for a
+                                 worker, and the time of a reconcile; the hostile ones are counted, too
+    peak_mib_alone, …_beside     the most memory that the operator had, before the first hostile round and
+                                 after the last one
+
+What plays Slurm is two processes, one of them for what is hostile. All share the cores with what is measured.
 """
 
 from __future__ import annotations
@@ -17,149 +23,258 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import statistics
 import sys
-from contextlib import asynccontextmanager, suppress
+import tempfile
+import time
+from collections import defaultdict
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from bench.memory import resident_kib
-from bench.report import baseline, keep, provenance, table
+from bench import report
+from bench.nodeset.machines import running_machines
+from bench.nodeset.operator import running
+from bench.nodeset.stage import following
+from bench.tenants import Tenants, crowd
+from kubebox import Box, BoxSpec
+from slurm_operator.api.schema import all_crds
+from slurm_operator.kube.client import Client
+from slurm_operator.kube.config import load_config
 from slurm_operator.kube.log import LogOptions, configure
-from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
-from slurm_operator.slurm.errors import Unavailable
-from slurm_operator.slurm.token import FixedToken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.slurm.clients import Connection
+    from bench.nodeset.operator import Operator
+    from bench.tenants import Crowd, Tenant, Times
 
-GOALS = {"fresh_p95_ratio": ("≤", 2.0)}
-HOSTILE = 3
-DEADLINE = 60.0
-# How often each cluster's list is wanted: a NodeSet that drains wants it every two seconds.
-EVERY = 1.0
+SPEC: Final = BoxSpec(controller_manager=True, scheduler=True)
+HOSTILE: Final = 3
+SLOW: Final = "slow"
+MEASURED: Final = ("created", "observed", "removed")
+GOALS: Final[report.Goals] = {f"{what}_p95_ratio": ("≤", 2.0) for what in MEASURED}
+_MACHINES: Final = 3
+_SLOW_NODESETS: Final = 4
+_CONTROLLER: Final = "nodeset-controller"
+_WORDS: Final = {
+    "created": "change of `replicas` until the pod exists",
+    "observed": "… until the status has the generation of the change",
+    "removed": "… until a worker that runs is told to go",
+}
+_MEANS: Final = {
+    "queue_mean_ms": "workqueue_queue_duration_seconds",
+    "reconcile_mean_ms": "controller_runtime_reconcile_time_seconds",
+}
 
 
-class Servers:
-    """The process with the servers."""
+@dataclass(frozen=True)
+class Sizes:
+    """How much is measured."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
+    clusters: int = 50
+    rounds: int = 5
+    """Of each kind."""
+    cycles: int = 2
+    """How often each NodeSet is scaled out and in in a round."""
+    pause: float = 4.0
+    """Seconds between two changes of a NodeSet."""
 
-    async def ports(self) -> list[int]:
-        """Return where they listen."""
-        found: list[int] = json.loads(await self._line())
-        return found
 
-    async def order(self, what: str) -> None:
-        """Make them `good` or `hostile`."""
-        if self._process.stdin is not None:
-            self._process.stdin.write(f"{what}\n".encode())
-        await self._line()
+class Bench:
+    """The tenants, the process under test, and what was measured."""
 
-    async def _line(self) -> bytes:
-        if self._process.stdout is None:
-            raise RuntimeError("the servers were started without a pipe")
-        return await asyncio.wait_for(self._process.stdout.readline(), DEADLINE)
+    def __init__(self, sizes: Sizes, operator: Operator, disturbing: Crowd, good: list[Tenant]) -> None:
+        self._sizes = sizes
+        self._operator = operator
+        self._disturbing = disturbing
+        self._good = good
+        self.rounds: dict[str, list[Times]] = {"alone": [], "beside": []}
+        self._totals: defaultdict[str, float] = defaultdict(float)
+        self._peaks: dict[str, float] = {}
+
+    async def warm_up(self) -> None:
+        """Let each NodeSet have a worker once; caches and connections are there then."""
+        await self._cycles(1)
+        self._peaks["alone"] = self._operator.peak_mib
+
+    async def round(self, kind: str) -> None:
+        """Measure one round."""
+        print(f"  {kind} …", file=sys.stderr, flush=True)
+        await self._disturbing.hostile(hostile=kind == "beside")
+        before = await self._operator.samples(_CONTROLLER)
+        times = await self._cycles(self._sizes.cycles)
+        after = await self._operator.samples(_CONTROLLER)
+        for metric in _MEANS.values():
+            for part in ("sum", "count"):
+                name = f"{metric}_{part}"
+                self._totals[f"{kind} {name}"] += after[name] - before[name]
+        self.rounds[kind].append(times)
+        if kind == "beside":
+            self._peaks[kind] = self._operator.peak_mib
+        shown = ", ".join(f"{what} {_p95(times[what]) * 1e3:.0f} ms" for what in MEASURED)
+        print(f"    p95: {shown}", file=sys.stderr, flush=True)
+
+    async def _cycles(self, count: int) -> Times:
+        times: Times = defaultdict(list)
+        first, period = time.monotonic(), 2 * self._sizes.pause
+        # Spread over the time, so that no two NodeSets change in the same moment.
+        spread = self._sizes.pause / len(self._good)
+
+        async def cycle(number: int, tenant: Tenant) -> None:
+            for turn in range(count):
+                await tenant.cycle(first + number * spread + turn * period, self._sizes.pause, times)
+
+        async with asyncio.TaskGroup() as group:
+            for number, tenant in enumerate(self._good):
+                group.create_task(cycle(number, tenant))
+        return times
+
+    def figures(self) -> dict[str, float]:
+        """Return every figure."""
+        found: dict[str, float] = {}
+        for what in MEASURED:
+            for kind, rounds in self.rounds.items():
+                taken = [seconds for times in rounds for seconds in times[what]]
+                found[f"{what}_p50_ms_{kind}"] = statistics.median(taken) * 1e3
+                found[f"{what}_p95_ms_{kind}"] = _p95(taken) * 1e3
+            found[f"{what}_p95_ratio"] = found[f"{what}_p95_ms_beside"] / found[f"{what}_p95_ms_alone"]
+            pairs = zip(*self.rounds.values(), strict=True)
+            ratios = [_p95(beside[what]) / _p95(alone[what]) for alone, beside in pairs]
+            found[f"{what}_p95_ratio_least"], found[f"{what}_p95_ratio_most"] = min(ratios), max(ratios)
+        for figure, metric in _MEANS.items():
+            for kind in self.rounds:
+                total = self._totals[f"{kind} {metric}_sum"]
+                found[f"{figure}_{kind}"] = total / max(1.0, self._totals[f"{kind} {metric}_count"]) * 1e3
+        return found | {f"peak_mib_{kind}": peak for kind, peak in self._peaks.items()}
+
+
+def _p95(seconds: list[float]) -> float:
+    return statistics.quantiles(seconds, n=20, method="inclusive")[-1]
+
+
+async def measure(box: Box, sizes: Sizes, log: Path) -> dict[str, float]:
+    """Take every figure."""
+    async with (
+        running_machines(box, _MACHINES),
+        crowd(HOSTILE + 1, "--disturbing") as disturbing,
+        crowd(sizes.clusters - HOSTILE) as others,
+        Client(load_config(str(box.kubeconfig))) as client,
+    ):
+        tenants = Tenants(client)
+        async with following(tenants.pods), following(tenants.nodesets):
+            churning: list[Tenant] = []
+            for number in range(HOSTILE):
+                churning += await tenants.add(f"hostile-{number}", disturbing, number)
+            churning += await tenants.add(SLOW, disturbing, HOSTILE, _SLOW_NODESETS)
+            await _slow_down(client, disturbing)
+            good: list[Tenant] = []
+            for number in range(sizes.clusters - HOSTILE):
+                good += await tenants.add(f"tenant-{number}", others, number)
+            async with running(box, "", log) as operator, _churn(churning, sizes.pause):
+                bench = Bench(sizes, operator, disturbing, good)
+                await bench.warm_up()
+                for _ in range(sizes.rounds):
+                    for kind in bench.rounds:
+                        await bench.round(kind)
+                return bench.figures() | {"clusters": sizes.clusters, "rounds": sizes.rounds}
+
+
+async def _slow_down(client: Client, disturbing: Crowd) -> None:
+    """Let the API server ask a webhook about each pod of one namespace."""
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    webhook = {
+        "name": "slow.example.org",
+        "clientConfig": {"url": disturbing.addresses["webhook"], "caBundle": disturbing.addresses["ca"]},
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": SLOW}},
+        "rules": [rule],
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+        "failurePolicy": "Ignore",
+    }
+    path = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    await client.raw("POST", path, body={"metadata": {"name": SLOW}, "webhooks": [webhook]})
 
 
 @asynccontextmanager
-async def serving(clusters: int) -> AsyncIterator[Servers]:
-    """Run the servers."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "bench.crowd", str(clusters), stdin=pipe, stdout=pipe
-    )
+async def _churn(tenants: list[Tenant], pause: float) -> AsyncIterator[None]:
+    """Scale the NodeSets out and in while the block runs, one after the other."""
+    tasks = []
+    for tenant in tenants:
+        tasks.append(asyncio.create_task(tenant.churn(pause)))
+        await asyncio.sleep(pause / len(tenants))
     try:
-        yield Servers(process)
+        yield
     finally:
-        process.kill()
-        await process.wait()
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
 
 
-async def wish(connection: Connection, until: float, seconds: list[float]) -> None:
-    """Want a fresh list again and again, and note how long each took."""
-    loop = asyncio.get_running_loop()
-    while (started := loop.time()) < until:
-        with suppress(Unavailable):
-            await connection.watch.refreshed(started, started + DEADLINE)
-            seconds.append(loop.time() - started)
-        await asyncio.sleep(max(0.0, started + EVERY - loop.time()))
-
-
-async def turn(connections: list[Connection], seconds: float) -> list[float]:
-    """Return the times, in seconds, of all clusters but the hostile ones."""
-    until = asyncio.get_running_loop().time() + seconds
-    took: list[float] = []
-    disturbing = [asyncio.create_task(wish(one, until, [])) for one in connections[:HOSTILE]]
-    spread = EVERY / len(connections)
-    wishing = []
-    for one in connections[HOSTILE:]:
-        wishing.append(asyncio.create_task(wish(one, until, took)))
-        await asyncio.sleep(spread)
-    await asyncio.gather(*wishing)
-    for task in disturbing:
-        task.cancel()
-    await asyncio.wait(disturbing)
-    return took
-
-
-def peak_kib() -> int:
-    """Return the most resident memory that this process ever had."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:"))
-
-
-async def run(options: argparse.Namespace) -> dict[str, float]:
-    """Take every figure."""
-    connections = Connections(reason_prefix="slurm-operator: ")
-    source = FixedToken("a-token")
-    alone: list[float] = []
-    beside: list[float] = []
-    async with serving(HOSTILE) as servers, serving(options.clusters - HOSTILE) as others:
-        try:
-            made = [
-                connections.set(
-                    ConnectionKey("Cluster", "tenants", str(port)),
-                    Target(f"http://127.0.0.1:{port}", source.fingerprint, source),
-                )
-                for port in [*await servers.ports(), *await others.ports()]
-            ]
-            await turn(made, options.seconds)
-            before = resident_kib()
-            for _ in range(options.turns):
-                await servers.order("good")
-                alone += await turn(made, options.seconds)
-                await servers.order("hostile")
-                beside += await turn(made, options.seconds)
-        finally:
-            await connections.close()
-    alone_ms, beside_ms = (statistics.quantiles(took, n=20)[-1] * 1e3 for took in (alone, beside))
-    return {
-        "fresh_p95_ms_alone": alone_ms,
-        "fresh_p95_ms_beside": beside_ms,
-        "fresh_p95_ratio": beside_ms / alone_ms,
-        "peak_rss_mib": (peak_kib() - before) / 1024,
-        "clusters": options.clusters,
+def words() -> dict[str, str]:
+    """Return what to call the figures in docs/project/performance.md, in the order of the table."""
+    found: dict[str, str] = {}
+    for what, text in _WORDS.items():
+        found |= {
+            f"{what}_p50_ms_alone": f"{text}: median in ms, all clusters well-behaved",
+            f"{what}_p50_ms_beside": "… with hostile clusters",
+            f"{what}_p95_ms_alone": "… 95th percentile in ms, all well-behaved",
+            f"{what}_p95_ms_beside": "… with hostile clusters",
+            f"{what}_p95_ratio": "… the second by the first",
+            f"{what}_p95_ratio_least": "… the least of a pair of rounds",
+            f"{what}_p95_ratio_most": "… the most of a pair of rounds",
+        }
+    return found | {
+        "peak_mib_alone": "most memory of the operator in MiB, before the first hostile round",
+        "peak_mib_beside": "… after the last hostile round",
     }
+
+
+async def run(sizes: Sizes, log: Path) -> tuple[dict[str, float], dict[str, str]]:
+    """Take every figure on one API server."""
+    load = f"{os.getloadavg()[0]:.1f} before it started"
+    with await asyncio.to_thread(Box.up, SPEC) as box:
+        crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": all_crds()})
+        await asyncio.to_thread(box.kubectl, "apply", "--server-side", "-f", "-", stdin=crds)
+        await asyncio.to_thread(box.kubectl, "wait", "--for=condition=Established", "crd", "--all")
+        figures = await measure(box, sizes, log)
+        shown = await asyncio.to_thread(box.kubectl, "version", "-o", "json")
+        version = json.loads(shown)["serverVersion"]["gitVersion"]
+        return figures, report.provenance(kubernetes=version, load=load)
 
 
 def main() -> None:
     """Run the measurement, print the table, keep the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--clusters", type=int, default=50)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each turn")
-    parser.add_argument("--turns", type=int, default=10, help="of either kind, one after the other")
+    parser.add_argument("--clusters", type=int, default=Sizes.clusters)
+    parser.add_argument("--rounds", type=int, default=Sizes.rounds, help="of each kind, in turns")
+    parser.add_argument("--cycles", type=int, default=Sizes.cycles, help="out and in, for each round")
+    parser.add_argument("--pause", type=float, default=Sizes.pause, help="seconds between two changes")
+    parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     parser.add_argument(
-        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
+        "--save-baseline",
+        action="store_true",
+        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
     )
+    parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
+    if options.page:
+        _write_page(*report.baseline_with_origin("fairness"))
+        return
     configure(LogOptions(level=logging.ERROR))
-    figures = asyncio.run(run(options))
-    print(table(figures, baseline("fairness"), GOALS))
-    keep("fairness", figures, provenance(), as_baseline=options.save_baseline)
+    sizes = Sizes(options.clusters, options.rounds, options.cycles, options.pause)
+    with tempfile.TemporaryDirectory() as folder:
+        figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
+    print(report.table(figures, report.baseline("fairness"), GOALS))
+    report.keep("fairness", figures, where, as_baseline=options.save_baseline)
+    if options.save_baseline:
+        _write_page(figures, where)
+
+
+def _write_page(figures: dict[str, float], where: dict[str, str]) -> None:
+    report.into_page(report.PAGE, "fairness", report.markdown(figures, where, GOALS, words()))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@
     decode      CPU of decoding one full list into structs; beside it json.loads of the same bytes
     fold        CPU of folding 5,000 names into a hostlist; beside it ClusterShell
     memory      what a process grows by when it holds the view and lists come in; and for each node, the view
-                alone
+                alone; the same with 20,000 and with 65,536 nodes, of a stand-in, and the most while a list
+                is read
 
 Requests are all that were sent from the wish to the view that shows it: the write, the list that shows it,
 and the jobs that must agree. The watch trusts its lists by then, and has just pinged, so that nothing else
@@ -34,6 +35,7 @@ import aiohttp
 from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
 
 from bench.report import baseline, keep, provenance, table
+from bench.tenants import crowd
 from kubebox.slurm import SlurmBox, SlurmSpec
 from slurm_operator.kube.log import LogOptions, configure
 from slurm_operator.slurm.belief import Trust
@@ -59,6 +61,9 @@ GOALS = {
 }
 PREFIX = "slurm-operator: "
 DEADLINE = 60.0
+VIEW_DEADLINE = 300.0
+# The largest installation that the chart's default is for, and the most nodes that a list may have.
+LARGE = (20_000, 65_536)
 # What takes minutes in a real cluster takes seconds here: when a watch trusts its lists is no figure.
 TRUST = Trust(seconds=1.0, grace=1.0)
 FOLDED = 5000
@@ -226,18 +231,34 @@ def _cpu_ms(work: Callable[[], object]) -> float:
 
 
 async def measure_memory(box: SlurmBox, nodes: int) -> dict[str, float]:
-    """Let a process of its own hold a view, and see what it grows by."""
-    pipe = asyncio.subprocess.PIPE
-    command = [sys.executable, "-m", "bench.slurmview", box.url]
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
-    output, _ = await asyncio.wait_for(process.communicate(box.token().encode()), DEADLINE)
-    if process.returncode != 0:
-        raise RuntimeError(f"the process that holds a view ended with exit code {process.returncode}")
-    facts: dict[str, float] = json.loads(output)
+    """Return what a process grows by that holds a view."""
+    facts = await _view(box.url, box.token())
     return {
         "view_rss_mib": (facts["full_kib"] - facts["empty_kib"]) / 1024,
         "view_kib_per_node": (facts["view_kib"] - facts["empty_kib"]) / nodes,
     }
+
+
+async def measure_large_memory(nodes: int) -> dict[str, float]:
+    """Return the same for many nodes, which a stand-in for slurmrestd lists with all their fields."""
+    async with crowd(1, f"--nodes={nodes}") as large:
+        facts = await _view(large.addresses["urls"][0], "none")
+    return {
+        f"view_rss_mib_{nodes}": (facts["full_kib"] - facts["empty_kib"]) / 1024,
+        f"view_peak_mib_{nodes}": (facts["peak_kib"] - facts["empty_kib"]) / 1024,
+    }
+
+
+async def _view(url: str, token: str) -> dict[str, float]:
+    """Let a process of its own hold a view, and return what it says about its memory."""
+    pipe = asyncio.subprocess.PIPE
+    command = [sys.executable, "-m", "bench.slurmview", url]
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe)
+    output, _ = await asyncio.wait_for(process.communicate(token.encode()), VIEW_DEADLINE)
+    if process.returncode != 0:
+        raise RuntimeError(f"the process that holds a view ended with exit code {process.returncode}")
+    facts: dict[str, float] = json.loads(output)
+    return facts
 
 
 async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, str]]:
@@ -253,6 +274,8 @@ async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, 
         figures |= await measure_decode(box, version, options.rounds)
         figures |= measure_fold(options.rounds)
         figures |= await measure_memory(box, options.nodes)
+        for nodes in LARGE:
+            figures |= await measure_large_memory(nodes)
         return figures | {"nodes": options.nodes}, provenance(slurm=box.version)
 
 

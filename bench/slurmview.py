@@ -2,7 +2,8 @@
 
 It is a process of its own so that its memory is its own. It reads a token from standard input and prints one
 JSON line: its resident memory before the first list; when the view has been refreshed several times, which
-counts what the allocator keeps of the lists before; and when it has given that back, which is the view alone.
+counts what the allocator keeps of the lists before; when it has given that back, which is the view alone; and
+the most that it had while it read them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import ctypes
 import json
 import sys
 
-from bench.memory import resident_kib
+from bench.memory import peak_kib, resident_kib
 from slurm_operator.kube import collector
 from slurm_operator.kube.log import LogOptions, configure
 from slurm_operator.slurm.rest import RestClient
@@ -36,7 +37,8 @@ async def main(url: str, token: str) -> None:
         collector.settle()
         full = resident_kib()
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-        print(json.dumps({"empty_kib": empty, "full_kib": full, "view_kib": resident_kib()}), flush=True)
+        facts = {"empty_kib": empty, "full_kib": full, "view_kib": resident_kib(), "peak_kib": peak_kib()}
+        print(json.dumps(facts), flush=True)
         running.cancel()
         await asyncio.wait({running})
 

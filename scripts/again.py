@@ -25,8 +25,21 @@ from xml.etree import ElementTree as ET
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# What suite.py makes of all tests.
-PARTS = ("rest", "waiting")
+# What suite.py divides all tests into, in the order in which it starts them: long ones first.
+PARTS = (
+    "e2e",
+    "failures",
+    "controllers",
+    "nodesets",
+    "charts",
+    "kube",
+    "slurm",
+    "rest",
+    "kubebox",
+    "unit",
+    "unit-clients",
+    "takeover",
+)
 MOST = 5
 PURE = "tests/unit/"
 # What tests/jobkilled.py writes into a report.

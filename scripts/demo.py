@@ -77,7 +77,8 @@ def show_there(
     if operator_image is None and not remove:
         raise BoxError(
             "a cluster of yours needs the operator's image in a registry that it can reach: build it "
-            "(docs/images.md) and name it, make demo KUBECONFIG=… OPERATOR_IMAGE=registry/slurm-operator:tag"
+            "(docs/reference/images.md) and name it: "
+            "make demo KUBECONFIG=… OPERATOR_IMAGE=registry/slurm-operator:tag"
         )
     with tempfile.TemporaryDirectory() as home:
         cluster = Cluster(kubeconfig, Path(home), detail)

@@ -39,7 +39,7 @@ from slurm_operator.api.schema import all_crds
 from slurm_operator.kube.log import LogOptions, configure
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
 SPEC = BoxSpec(controller_manager=True, scheduler=True)
 # Pods per node; it has room for 250.
@@ -75,6 +75,20 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
     return figures
 
 
+async def measure_memory(box: Box, counts: list[int], log: Path) -> phases.Figures:
+    """Take the operator's memory with so many workers, one after the other, and nothing else."""
+    figures: phases.Figures = {}
+    async with (
+        running_machines(box, max(3, math.ceil(max(counts) / _PER_NODE))),
+        staged(box, 1) as stage,
+        running(box, NAMESPACE, log) as operator,
+    ):
+        run = phases.Run(box, stage, operator, quiet=0.0)
+        for count in counts:
+            figures |= await _told(f"memory with {count}", phases.grown(run, count))
+    return figures
+
+
 async def _told(what: str, phase: Awaitable[phases.Figures]) -> phases.Figures:
     """Say what is being measured: it takes minutes."""
     print(f"  {what} …", file=sys.stderr, flush=True)
@@ -89,15 +103,15 @@ def machines(sizes: Sizes) -> int:
     return max(3, math.ceil(max(2 * sizes.workers, sizes.most) / _PER_NODE))
 
 
-async def run(sizes: Sizes, log: Path) -> tuple[phases.Figures, dict[str, str]]:
-    """Take every figure on one API server."""
+async def run(taking: Callable[[Box], Awaitable[phases.Figures]]) -> tuple[phases.Figures, dict[str, str]]:
+    """Take figures on one API server."""
     # Seconds say little if others had the cores; the counts and the processor time hold in any case.
     load = f"{os.getloadavg()[0]:.1f} before it started"
     with await asyncio.to_thread(Box.up, SPEC) as box:
         crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": all_crds()})
         await asyncio.to_thread(box.kubectl, "apply", "--server-side", "-f", "-", stdin=crds)
         await asyncio.to_thread(box.kubectl, "wait", "--for=condition=Established", "crd", "--all")
-        figures = await measure(box, sizes, log)
+        figures = await taking(box)
         shown = await asyncio.to_thread(box.kubectl, "version", "-o", "json")
         version = json.loads(shown)["serverVersion"]["gitVersion"]
         return figures, report.provenance(kubernetes=version, load=load)
@@ -110,11 +124,18 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=Sizes.most, help="workers of the last figures of memory")
     parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="jobs whose end is measured")
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
+    parser.add_argument(
+        "--memory",
+        type=int,
+        nargs="+",
+        metavar="WORKERS",
+        help="take only the memory with so many workers, such as 5000 10000 20000",
+    )
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     parser.add_argument(
         "--save-baseline",
         action="store_true",
-        help="replace the committed baseline, and the table in docs/performance.md, by this run",
+        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
     )
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
@@ -126,7 +147,13 @@ def main() -> None:
     # Ends as after Ctrl-C: what it has started ends with it.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory() as folder:
-        figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
+        log = options.log or Path(folder) / "operator.log"
+        if options.memory:
+            figures, where = asyncio.run(run(lambda box: measure_memory(box, options.memory, log)))
+            print(report.table(figures, report.baseline("memory"), {}))
+            report.keep("memory", figures, where, as_baseline=options.save_baseline)
+            return
+        figures, where = asyncio.run(run(lambda box: measure(box, sizes, log)))
     print(report.table(figures, report.baseline("nodeset"), goals(sizes)))
     report.keep("nodeset", figures, where, as_baseline=options.save_baseline)
     if options.save_baseline:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import os
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
 
-from bench.memory import resident_kib
+from bench.memory import peak_kib, resident_kib
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -94,6 +94,22 @@ class Operator:
                     stalls[sample.name] = sample.value
         memory = resident_kib(self._process.pid) / 1024
         return Reading(writes, self._cpu_seconds(), memory, *stalls.values())
+
+    async def samples(self, controller: str) -> dict[str, float]:
+        """Return what it counts about one of its controllers and its queue, the sums over other labels."""
+        async with self._session.get(self._metrics) as answer:
+            text = await answer.text()
+        found: defaultdict[str, float] = defaultdict(float)
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.labels.get("controller") == controller:
+                    found[sample.name] += sample.value
+        return found
+
+    @property
+    def peak_mib(self) -> float:
+        """Return the most memory that it ever had."""
+        return peak_kib(self._process.pid) / 1024
 
     def _cpu_seconds(self) -> float:
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()

@@ -276,6 +276,15 @@ async def memory(run: Run, name: str) -> Figures:
     return {f"rss_mib_{name}": (await run.operator.reading()).resident_mib}
 
 
+async def grown(run: Run, workers: int) -> Figures:
+    """Scale out, and return the memory that the operator holds when all are ready, and the most it had."""
+    stage = run.stage
+    await stage.change(replicas=workers)
+    await stage.until(lambda: stage.nodeset.status.ready_replicas == workers, "all are ready")
+    found = await memory(run, str(workers))
+    return found | {f"peak_mib_{workers}": run.operator.peak_mib}
+
+
 async def stalls(run: Run, workers: int) -> Figures:
     """Return the longest stall so far, with so many workers."""
     reading = await run.operator.reading()

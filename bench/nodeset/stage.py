@@ -87,9 +87,9 @@ class Stage:
         ran = old is not None and old.status.phase == "Running" and not old.deleting
         same = old is None or new is None or old.metadata.uid == new.metadata.uid
         if ran and old is not None and not (runs and same):
-            self.slurmctld.terminate(_slurm_name(old))
+            self.slurmctld.terminate(slurm_name(old))
         if runs and new is not None and not (ran and same):
-            self.slurmctld.register(_slurm_name(new))
+            self.slurmctld.register(slurm_name(new))
 
     @property
     def nodeset(self) -> NodeSet:
@@ -99,25 +99,8 @@ class Stage:
 
     async def prepare(self, url: str, workers: int) -> None:
         """Make a cluster whose Slurm is the stand-in, and a NodeSet."""
-        client, where = self.client, {"namespace": NAMESPACE}
-        data = {"slurm.key": b"k" * 32, "jwt.key": b"j" * 32, wellknown.CLUSTER_AUTH_DATA_KEY: b"none"}
-        encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
-        await client.create(Secret, {"metadata": {"name": "keys", **where}, "data": encoded})
-        server = {"server": url, "token": {"secretRef": "keys"}}
-        await client.create(Cluster, {"metadata": {"name": "slurm", **where}, "spec": server})
-        external = {"external": True, "externalConfig": {"host": "slurmctld.example.org", "port": 6817}}
-        spec: dict[str, Any] = {"slurmKeyRef": _KEY, "jwtKeyRef": _JWT, **external}
-        await client.create(Controller, {"metadata": {"name": "slurm", **where}, "spec": spec})
-        spec = {
-            "controllerRef": {"name": "slurm"},
-            "replicas": workers,
-            "slurmd": {"image": "example.org/slurmd:1"},
-            "logfile": {"image": "example.org/alpine:1"},
-            # Else each worker would need a node of its own, and the scheduler would be what is measured.
-            "oversubscribeNode": True,
-            "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}},
-        }
-        await client.create(NodeSet, {"metadata": {"name": NAME, **where}, "spec": spec})
+        await create_cluster(self.client, NAMESPACE, url)
+        await create_nodeset(self.client, NAMESPACE, NAME, workers)
 
     async def change(self, **spec: Any) -> float:
         """Change the NodeSet and return the moment at which that was sent."""
@@ -159,12 +142,40 @@ class Stage:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": worker["spec"]}
 
 
+async def create_cluster(client: Client, namespace: str, url: str) -> None:
+    """Create a Controller outside of Kubernetes that is reached through the slurmrestd at this address."""
+    where = {"namespace": namespace}
+    data = {"slurm.key": b"k" * 32, "jwt.key": b"j" * 32, wellknown.CLUSTER_AUTH_DATA_KEY: b"none"}
+    encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
+    await client.create(Secret, {"metadata": {"name": "keys", **where}, "data": encoded})
+    server = {"server": url, "token": {"secretRef": "keys"}}
+    await client.create(Cluster, {"metadata": {"name": "slurm", **where}, "spec": server})
+    external = {"external": True, "externalConfig": {"host": "slurmctld.example.org", "port": 6817}}
+    spec: dict[str, Any] = {"slurmKeyRef": _KEY, "jwtKeyRef": _JWT, **external}
+    await client.create(Controller, {"metadata": {"name": "slurm", **where}, "spec": spec})
+
+
+async def create_nodeset(client: Client, namespace: str, name: str, workers: int) -> None:
+    """Create a NodeSet of that cluster."""
+    spec = {
+        "controllerRef": {"name": "slurm"},
+        "replicas": workers,
+        "slurmd": {"image": "example.org/slurmd:1"},
+        "logfile": {"image": "example.org/alpine:1"},
+        # Else each worker would need a node of its own, and the scheduler would be what is measured.
+        "oversubscribeNode": True,
+        "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "25%"}},
+    }
+    await client.create(NodeSet, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
+
+
 def _copy(found: dict[str, Any], namespace: str) -> dict[str, Any]:
     spec = {key: value for key, value in found["spec"].items() if key != "clusterIPs"}
     return {"metadata": {"name": found["metadata"]["name"], "namespace": namespace}, "spec": spec}
 
 
-def _slurm_name(pod: Pod) -> str:
+def slurm_name(pod: Pod) -> str:
+    """Return the name under which a worker registers in Slurm."""
     return slurmd_identity.node_of(pod) or pod.metadata.name
 
 

@@ -22,11 +22,14 @@ from bench.nodeset.slurmctld import RECORDED, Slurmctld, number
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from aiohttp.typedefs import Middleware
+
     from bench.nodeset.slurmctld import Table
 
 VERSION: Final = "v0.0.45"
 # Measured on a real slurmrestd 26.05.5: 1,002 nodes are 2.6 MB and took 285 ms, 502 took 129 ms.
-_SECONDS_PER_BYTE: Final = 0.285 / 2.6e6
+PACE: Final = 0.285 / 2.6e6
+"""Seconds for each byte of a list."""
 _OK, _NOT_MODIFIED, _REFUSED = 200, 304, 422
 _NO_SUCH_NODE, _BUSY, _NO_SUCH_RESERVATION = 2018, 2016, 2053
 _WORDS: Final = {
@@ -39,15 +42,15 @@ _WORDS: Final = {
 class StandIn:
     """The HTTP side of a `Slurmctld`."""
 
-    def __init__(self, slurmctld: Slurmctld, *, pace: float = _SECONDS_PER_BYTE) -> None:
+    def __init__(self, slurmctld: Slurmctld, *, pace: float = PACE) -> None:
         self.slurmctld = slurmctld
         self.counts: Counter[str] = Counter()
         self._pace = pace
 
-    def application(self) -> web.Application:
+    def application(self, *middlewares: Middleware) -> web.Application:
         """Return the routes."""
         root = f"/slurm/{VERSION}"
-        app = web.Application()
+        app = web.Application(middlewares=middlewares)
         app.add_routes(
             [
                 web.get(f"{root}/ping/", self._ping),
@@ -156,9 +159,9 @@ class StandIn:
 
 
 @asynccontextmanager
-async def serving(standin: StandIn) -> AsyncIterator[str]:
+async def serving(standin: StandIn, *middlewares: Middleware) -> AsyncIterator[str]:
     """Serve on loopback while the block runs, and hand out the address."""
-    runner = web.AppRunner(standin.application(), access_log=None)
+    runner = web.AppRunner(standin.application(*middlewares), access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

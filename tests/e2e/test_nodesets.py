@@ -8,6 +8,8 @@ import random
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from scripts.demo_cluster import OPERATOR_NAMESPACE
 from tests.e2e.site import rolled
 
@@ -66,7 +68,8 @@ def test_deletion_waits_for_jobs(site: Site) -> None:
 
 # The same moments again: E2E_SEED=123 make test PYTEST_ARGS=tests/e2e
 SEED = int(os.environ.get("E2E_SEED") or random.SystemRandom().randrange(10**6))
-KILLS = 10
+# A sample in CI, and ten where there is time for them.
+KILLS = pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.long)])
 THERE = ("--namespace", OPERATOR_NAMESPACE)
 
 
@@ -94,13 +97,14 @@ def crash(site: Site, *, release: bool) -> None:
     site.cluster.kubectl(*THERE, "delete", "pod", name, "--grace-period=0", "--force", "--wait=false")
 
 
-def test_operators_that_die_at_work_kill_no_job(site: Site) -> None:
-    """Operators that are killed while they scale and update, ten in a row, lose no job and no change."""
+@KILLS
+def test_operators_that_die_at_work_kill_no_job(site: Site, kills: int) -> None:
+    """Operators that are killed while they scale and update, several in a row, lose no job and no change."""
     chance = random.Random(SEED)  # noqa: S311 - to choose moments
-    site.figures.append(f"          {KILLS} operators were killed with E2E_SEED={SEED}")
+    site.figures.append(f"          {kills} operators were killed with E2E_SEED={SEED}")
     site.settled(2)
     job = site.start_job("demo-0")
-    for number in range(KILLS):
+    for number in range(kills):
         site.until(lambda: leader(site), "an operator leads")
         if number % 2:
             changed(site, f"killed {number}")
@@ -108,7 +112,7 @@ def test_operators_that_die_at_work_kill_no_job(site: Site) -> None:
             site.scale(chance.choice((1, 3)))
         # Each dies at another point of its work.
         time.sleep(chance.uniform(0, 3))
-        crash(site, release=number != KILLS // 2)
+        crash(site, release=number != kills // 2)
     site.until(lambda: leader(site), "an operator leads")
     site.scale(2)
     changed(site, "last")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 BOTH = ("demo-0", "demo-1")
 # Of two workers each: a sample in CI, and twenty drains where there is time for them.
-ROUNDS = pytest.mark.parametrize("rounds", [2, pytest.param(10, marks=pytest.mark.long)])
+ROUNDS = pytest.mark.parametrize("rounds", [1, pytest.param(10, marks=pytest.mark.long)])
 
 
 @ROUNDS

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pytest
 
+from scripts.again import PARTS
+
 ROOT = Path(__file__).parents[2]
 SECONDS = 120.0
 # Plugins of this project are none of that one's, and take seconds to load.
@@ -60,8 +62,9 @@ def again(project: Path, *left_out: str) -> Outcome:
     chosen = " ".join(f"--deselect={tests.relative_to(project)}/test_some.py::{name}" for name in left_out)
     pytest_ = f"{sys.executable} -m pytest -p no:cacheprovider --import-mode=importlib {chosen}"
     (project / "Makefile").write_text(f"test:\n\t{pytest_} $(PYTEST_ARGS)\n")
-    (kept / "tests-waiting.xml").write_text("<testsuites/>")
-    (kept / "tests-waiting.code").write_text("0")
+    for part in PARTS:
+        (kept / f"tests-{part}.xml").write_text("<testsuites/>")
+        (kept / f"tests-{part}.code").write_text("0")
     (kept / "tests-rest.code").write_text("1")
     first = [*pytest_.split(), f"--junitxml={kept / 'tests-rest.xml'}", OPTIONS]
     assert subprocess.run(first, cwd=project, env=BARE, check=False, timeout=SECONDS).returncode == 1
@@ -107,11 +110,14 @@ def test_a_killed_job_is_not_tried_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [None, "<testsuites>"])
 def test_without_a_report_there_is_no_second_chance(tmp_path: Path, content: str | None) -> None:
     """A part that ended before its report, or within it, has failed."""
-    (tmp_path / "tests-rest.xml").write_text(FAILED)
-    (tmp_path / "tests-rest.code").write_text("1")
-    (tmp_path / "tests-waiting.code").write_text("2")
-    if content is not None:
-        (tmp_path / "tests-waiting.xml").write_text(content)
+    for part in PARTS:
+        (tmp_path / f"tests-{part}.xml").write_text(FAILED)
+        (tmp_path / f"tests-{part}.code").write_text("1")
+    last = tmp_path / f"tests-{PARTS[-1]}.xml"
+    if content is None:
+        last.unlink()
+    else:
+        last.write_text(content)
     done = subprocess.run(
         [sys.executable, str(ROOT / "scripts" / "again.py"), str(tmp_path)],
         capture_output=True,

@@ -211,7 +211,7 @@ Puts defaults in place of nulls, so that a null of the user's is no nil pointer.
 
 {{/*
 The image of a component; takes a list of the context, the component's values and the path of them.
-The images of the Go operator hold another program. A values file that still names them means "the operator", so the
+The images of Slinky slurm-operator hold another program. A values file that still names them means "the operator", so the
 image of this one is used, tag and digest included.
 */}}
 {{- define "slurm-operator.image" -}}
@@ -220,7 +220,7 @@ image of this one is used, tag and digest included.
 {{- $path := index . 2 -}}
 {{- if and (kindIs "map" $image) (kindIs "invalid" $image.repository) -}}
 {{- if or $image.tag $image.digest -}}
-{{- fail (printf "%s.image has a tag or a digest and no repository. A pin like this is of an image of the Go operator, which holds another program. Remove it; the image of this operator is pinned by image.tag and image.digest" $path) -}}
+{{- fail (printf "%s.image has a tag or a digest and no repository. Such a pin is of an image of Slinky slurm-operator, which is another program. Remove it; the image of this operator is pinned by image.tag and image.digest" $path) -}}
 {{- end -}}
 {{- include "slurm-operator.ownImage" $context -}}
 {{- else if include "slurm-operator.isGoImage" $image -}}
@@ -237,7 +237,7 @@ image of this one is used, tag and digest included.
 {{- $image = pick $image "registry" -}}
 {{- end -}}
 {{- if or (include "slurm-operator.isGoImage" $image) (and (kindIs "map" $image) (not $image.registry) (not $image.repository)) -}}
-{{- fail "no image of the operator is named, and there is no public one: build it (docs/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
+{{- fail "no image of the operator is named, and there is no public one. Build it in the repository of this chart (docker build -f images/operator/Dockerfile, see docs/reference/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
 {{- end -}}
 {{- include "slurm-operator.imageName" (list . $image "image") -}}
 {{- end -}}

@@ -99,7 +99,7 @@ or another single key for those that run.
 {{- if and (ne $old.key $new.key) (not (hasSuffix ".jwks" $new.key)) -}}
 {{- range (lookup "slinky.slurm.net/v1beta1" "NodeSet" $namespace "" | default dict).items -}}
 {{- if and (eq $name (dig "spec" "controllerRef" "name" "" .)) (dig "status" "replicas" 0 .) -}}
-{{- fail (printf "slurmKey.secretRef.key is %s, and the cluster has %s: workers (of NodeSet %s) keep the old key while their jobs run, so slurmctld would lose touch with them and give the jobs up. Go in three steps with slurm.jwks (docs/situations/keys.md), or scale the NodeSets to 0 first, which waits for the jobs" $new.key $old.key .metadata.name) -}}
+{{- fail (printf "slurmKey.secretRef.key is %s, and the cluster has %s: workers (of NodeSet %s) keep the old key while their jobs run, so slurmctld would lose touch with them and give the jobs up. Go in three steps with slurm.jwks (docs/guides/keys.md), or scale the NodeSets to 0 first, which waits for the jobs" $new.key $old.key .metadata.name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

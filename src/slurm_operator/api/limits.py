@@ -2,7 +2,7 @@
 
 The API server refuses what is beyond them, also through `kubectl scale`. They are far above what is useful: a
 bound that a real installation meets is wrong. An object that was stored before a bound existed stays as it
-is; see `docs/limits.md`.
+is; see `docs/reference/limits.md`.
 """
 
 from __future__ import annotations

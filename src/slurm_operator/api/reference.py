@@ -1,7 +1,7 @@
-"""Writes the API reference for people, `docs/api.md`, from the same structs as the CRDs.
+"""Writes the API reference for people, `docs/reference/api.md`, from the same structs as the CRDs.
 
-python -m slurm_operator.api.reference --write docs/api.md
-python -m slurm_operator.api.reference --check docs/api.md
+python -m slurm_operator.api.reference --write docs/reference/api.md
+python -m slurm_operator.api.reference --check docs/reference/api.md
 """
 
 from __future__ import annotations

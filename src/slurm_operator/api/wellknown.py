@@ -36,6 +36,8 @@ ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
 ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"
 # "true" on a pod whose slurmd was started with `-N NAME`, so that its name in Slurm is certain.
 ANNOTATION_STATED_NAME: Final = f"{NODESET_PREFIX}stated-name"
+# How many pods of this worker ended in a row before this one; see controllers/nodeset/backoff.py.
+ANNOTATION_POD_FAILURES: Final = f"{NODESET_PREFIX}pod-failures"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 ANNOTATION_SLURM_KEY_HASH: Final = f"{PREFIX}slurm-key-hash"
@@ -68,6 +70,9 @@ ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
 ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"
 # On a Controller: "true" gives each job its own memory limit and keeps some memory of a worker for slurmd.
 ANNOTATION_CONSTRAIN_MEMORY: Final = f"{PREFIX}constrain-memory"
+# On a Controller or Accounting: "true" applies what differs from the Slinky operator's configuration files at
+# once, with the restart that this needs; see objects/corrections.py.
+ANNOTATION_APPLY_CORRECTIONS: Final = f"{PREFIX}apply-corrections"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 
@@ -202,6 +207,8 @@ PATH_AUTHORIZED_KEYS: Final = "/root/.ssh/authorized_keys"
 FILE_SLURM_KEY: Final = "slurm.key"
 FILE_SLURM_JWKS: Final = "slurm.jwks"
 FILE_JWT_KEY: Final = "jwt.key"
+# The same in pods of Slinky 1.0.
+FILE_JWT_HS256_KEY: Final = "jwt_hs256.key"
 FILE_JWKS: Final = "jwks.json"
 FILE_SLURM_CONF: Final = "slurm.conf"
 FILE_CGROUP_CONF: Final = "cgroup.conf"

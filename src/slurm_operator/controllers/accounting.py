@@ -6,14 +6,16 @@ there reaches slurmdbd by itself.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 
 from slurm_operator.api import Accounting, wellknown
-from slurm_operator.controllers.workload.children import Children, Slot
+from slurm_operator.controllers.workload.children import Children, Slot, as_running
 from slurm_operator.controllers.workload.engine import Plan, WorkloadController
 from slurm_operator.controllers.workload.models import StatefulSet
 from slurm_operator.kube.models import Secret, Service
-from slurm_operator.objects import slurmdbd
+from slurm_operator.objects import corrections, slurmdbd
+from slurm_operator.objects.desired import Named, Unbuildable
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.wiring import Wiring
@@ -43,4 +45,28 @@ class AccountingController(WorkloadController[Accounting]):
     async def plan(self, live: Accounting) -> Plan:
         """Decide what should be."""
         found = await self._contents.read(live.key, slurmdbd.references(live))
-        return Plan(slurmdbd.desired(live, found), found)
+        desired = slurmdbd.desired(live, found)
+        if live.spec.external or corrections.consented(live):
+            return Plan(desired, found)
+        password = b""
+        with suppress(Unbuildable):
+            password = found.secret_key(live.spec.storage_config.password_key_ref, "")
+        kept = corrections.keep(
+            desired,
+            corrections.Files("Secret", live.config_name, wellknown.ANNOTATION_SLURMDBD_CONF_HASH),
+            Named("apps/v1", "StatefulSet", live.workload_name),
+            as_running(self._cached(live)),
+            self._written(live),
+            corrections.former_slurmdbd_lines(password),
+        )
+        return Plan(kept.desired, found, waiting=kept.waiting)
+
+    def _written(self, live: Accounting) -> dict[str, str]:
+        """Return the slurmdbd.conf that was written last; none if it cannot be read."""
+        slot = Slot(Secret.RESOURCE.kind, live.config_name)
+        existing = self._children.cached(slot, live.metadata.namespace)
+        data = existing.data if isinstance(existing, Secret) else None
+        try:
+            return {name: content.decode() for name, content in (data or {}).items()}
+        except UnicodeDecodeError:
+            return {}

@@ -17,7 +17,13 @@ import structlog
 from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
 from slurm_operator.controllers.workload import rollout
 from slurm_operator.controllers.workload.active import ActiveLabel, pings_changed
-from slurm_operator.controllers.workload.children import LOOK_AGAIN_SECONDS, Children, Done, Slot
+from slurm_operator.controllers.workload.children import (
+    LOOK_AGAIN_SECONDS,
+    Children,
+    Done,
+    Slot,
+    as_running,
+)
 from slurm_operator.controllers.workload.claims import Claims, claim_trouble
 from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
 from slurm_operator.controllers.workload.models import ServiceMonitor, StatefulSet
@@ -31,9 +37,10 @@ from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import ConfigMap, Pod, Service
 from slurm_operator.kube.references import enqueue_owners
 from slurm_operator.kube.sources import Channel, any_of, ignore_status
-from slurm_operator.objects import hosts, slurmctld
+from slurm_operator.objects import corrections, hosts, slurmctld
 from slurm_operator.objects.claims import Growth, growths, keep_claims
 from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.desired import Named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -150,6 +157,8 @@ class ControllerController(WorkloadController[Controller]):
         self._monitors.want(live.key, Key(live.metadata.namespace, live.workload_name) if served else None)
         desired = slurmctld.desired(cluster, found, service_monitors=served)
         desired = await self._without_unknown_monitor(live, desired)
+        kept = self._kept(cluster, desired)
+        desired = kept.desired
         there = self._host_services(live)
         if hosts.complete(cluster, there):
             self._waiting.discard(live.key)
@@ -157,8 +166,24 @@ class ControllerController(WorkloadController[Controller]):
             self._waiting.add(live.key)
         desired = hosts.in_order(cluster, desired, there, settled=self._settled(live))
         claims = await self._claims.read(live)
-        plan = ControllerPlan(desired, found, reconfigures=live.spec.inplace_reconfigure)
+        plan = ControllerPlan(
+            desired, found, reconfigures=live.spec.inplace_reconfigure, waiting=kept.waiting
+        )
         return self._with_claims(live, plan, claims)
+
+    def _kept(self, cluster: Cluster, desired: Desired) -> corrections.Kept:
+        """Return what to apply, with the configuration of the Slinky operator where that can stay."""
+        live = cluster.controller
+        if live.spec.external or corrections.consented(live):
+            return corrections.Kept(desired)
+        return corrections.keep(
+            desired,
+            corrections.Files("ConfigMap", live.config_name, wellknown.ANNOTATION_SLURM_CONFIG_HASH),
+            Named("apps/v1", "StatefulSet", live.workload_name),
+            as_running(self._cached(live)),
+            self._written_files(live),
+            corrections.former_slurm_lines(cluster),
+        )
 
     def _cluster(self, live: Controller) -> Cluster:
         """Return the Controller with all that its slurm.conf tells about."""
@@ -177,12 +202,16 @@ class ControllerController(WorkloadController[Controller]):
             accounting = self._accountings.store.get(key)
         return Cluster(live, node_sets, accounting)
 
-    def _written_config(self, live: Controller) -> str:
-        """Return the slurm.conf that was written last; empty if there is none."""
+    def _written_files(self, live: Controller) -> dict[str, str]:
+        """Return the files that were written last."""
         slot = Slot(ConfigMap.RESOURCE.kind, live.config_name)
         existing = self._children.cached(slot, live.metadata.namespace)
         data = existing.data if isinstance(existing, ConfigMap) else None
-        return (data or {}).get(wellknown.FILE_SLURM_CONF, "")
+        return data or {}
+
+    def _written_config(self, live: Controller) -> str:
+        """Return the slurm.conf that was written last; empty if there is none."""
+        return self._written_files(live).get(wellknown.FILE_SLURM_CONF, "")
 
     def _running_config(self, live: Controller) -> str:
         """Return the hash of the configuration in the template of the pods; empty if there is none."""

@@ -3,6 +3,9 @@
 Threads make nothing faster, for Python has one interpreter for all of them, but the loop has its turns
 meanwhile. Not the threads that asyncio has at hand: these look up names too, which takes long while no name
 server answers, and a handful of such lookups keeps everybody else waiting.
+
+Groups (namespaces) that wait for a thread take turns, so that one with many large NodeSets delays others by
+one computation.
 """
 
 from __future__ import annotations
@@ -11,15 +14,20 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from slurm_operator.kube.slots import Slots
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
 
 # With each one more the loop waits longer for its turn.
-_THREADS: Final = ThreadPoolExecutor(2, thread_name_prefix="beside")
+_COUNT: Final = 2
+_THREADS: Final = ThreadPoolExecutor(_COUNT, thread_name_prefix="beside")
+_SLOTS: Final = Slots(_COUNT)
 
 
-async def beside(compute: Callable[[], T]) -> T:
+async def beside(compute: Callable[[], T], group: str = "") -> T:
     """Return what a function computes that waits for nothing; whoever gives up leaves it to its end."""
-    return await asyncio.get_running_loop().run_in_executor(_THREADS, compute)
+    async with _SLOTS.taken(group):
+        return await asyncio.get_running_loop().run_in_executor(_THREADS, compute)

@@ -16,6 +16,7 @@ elsewhere while its name is taken. Workers of a node that is gone are removed be
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -102,12 +103,18 @@ def overdue_tolerations(pod: Pod) -> list[dict[str, Any]] | None:
     Kubernetes lets tolerations be added to a pod and their seconds be changed, and obeys the first one that
     matches a taint. So those for a silent node come first, in the place of the pod's own with a limit.
     """
-    there = pod.spec.tolerations
+    missing = _with_missing(pod.spec.tolerations)
+    return None if missing is None else [msgspec.to_builtins(item) for item in missing]
+
+
+# All workers of a NodeSet have the same few tolerations.
+@functools.lru_cache(maxsize=256)
+def _with_missing(there: tuple[Toleration, ...]) -> tuple[Toleration, ...] | None:
     if all(_tolerated_for_ever(Taint(key=key, effect=_NO_EXECUTE), there) for key in _SILENT):
         return None
     ours = tuple(Toleration(key=key, operator="Exists", effect=_NO_EXECUTE) for key in _SILENT)
     others = (item for item in there if msgspec.structs.replace(item, toleration_seconds=None) not in ours)
-    return [msgspec.to_builtins(item) for item in (*ours, *others)]
+    return (*ours, *others)
 
 
 def _tolerated(taint: Taint, there: Iterable[Toleration]) -> bool:

@@ -299,7 +299,7 @@ class Connections:
             if self._observe is not None and self._own.get(key) is connection:
                 self._observe(key, info)
 
-        rest = RestClient(target.url, target.token, ca=target.ca, observe=observe)
+        rest = RestClient(target.url, target.token, ca=target.ca, observe=observe, namespace=key.namespace)
         watch = SlurmWatch(rest, timing=timing, name=str(key))
         connection = Connection(key, target, rest, watch, self._reason_prefix)
         watch.subscribe(lambda update: self._updated(connection, update))

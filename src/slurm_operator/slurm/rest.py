@@ -87,7 +87,10 @@ _NEVER: Final = NoVal(set=True)
 
 
 class RestClient:
-    """A client of one slurmrestd; to be used from one event loop."""
+    """A client of one slurmrestd; to be used from one event loop.
+
+    What all clients share is shared between the namespaces that they are made for.
+    """
 
     def __init__(
         self,
@@ -99,12 +102,14 @@ class RestClient:
         concurrency: int = 4,
         observe: Callable[[RequestInfo], None] | None = None,
         breaker: Breaker | None = None,
+        namespace: str = "",
         room: Room = SHARED,
     ) -> None:
         self.url = parse_url(url)
+        self.namespace = namespace
         self.breaker = breaker or Breaker()
         timing = timing or RestTiming()
-        self._transport = Transport(self.url, ca=ca, connect=timing.connect)
+        self._transport = Transport(self.url, ca=ca, connect=timing.connect, namespace=namespace)
         self._session = Session(
             self.url,
             token,
@@ -113,6 +118,7 @@ class RestClient:
             concurrency=concurrency,
             breaker=self.breaker,
             observe=observe,
+            namespace=namespace,
             room=room,
         )
 

@@ -125,6 +125,7 @@ class Session:
         concurrency: int,
         breaker: Breaker,
         observe: Callable[[RequestInfo], None] | None,
+        namespace: str = "",
         room: Room = SHARED,
     ) -> None:
         self.version: str | None = None
@@ -136,6 +137,7 @@ class Session:
         self._slots = asyncio.Semaphore(concurrency)
         self._breaker = breaker
         self._observe = observe
+        self._namespace = namespace
         self._room = room
         self._agreeing = asyncio.Lock()
         self._reading = asyncio.Lock()
@@ -149,7 +151,7 @@ class Session:
         """Send a call and return its answer; None says that nothing has changed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
-        progress, outcome = _Progress(self._room.lease()), "Cancelled"
+        progress, outcome = _Progress(self._room.lease(self._namespace)), "Cancelled"
         try:
             with progress.lease:
                 content = await self._ask(call, shape, progress, started)
@@ -244,9 +246,9 @@ class Session:
         """Decode an answer, a long one beside the event loop."""
         if len(reply.body) <= SHORT_ANSWER:
             return read(reply, shape, question)
-        # One at a time: however many answers a server sends, it has one place in the line of all clusters.
+        # One at a time: however many answers a server sends, it has one place in the line of its namespace.
         async with self._reading:
-            return await in_slices(reading(reply, shape, question), beside=True)
+            return await in_slices(reading(reply, shape, question), beside=True, namespace=self._namespace)
 
     async def _send(self, call: Call, version: str, headers: Mapping[str, str], progress: _Progress) -> Reply:
         if call.feature is not None and not versions.offers(version, call.feature):

@@ -1,7 +1,7 @@
 """Long computations beside the event loop, a step at a time, so that none of them keeps the others waiting.
 
-Each step waits in line for the one thread of this module, behind the steps of all others; so whoever has
-little to compute is done soon, however much somebody else has. Between two steps the computation can be
+The steps of a namespace wait in line for the one thread of this module, and namespaces take turns; so whoever
+has little to compute is done soon, however much others have. Between two steps the computation can be
 cancelled. A thread cannot be ended, so what matters is that no single step is long.
 
 One thread: more of them would compute nothing faster, and with each the event loop waits longer for its turn.
@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurm_operator.slurm.steps import step
+from slurm_operator.slurm.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _THREAD: Final = ThreadPoolExecutor(1, thread_name_prefix="slurm-replies")
+_TURNS: Final = Turns(1, 1)
 
 
-async def in_slices(computation: Generator[None, None, T], *, beside: bool = False) -> T:
+async def in_slices(computation: Generator[None, None, T], *, beside: bool = False, namespace: str = "") -> T:
     """Return what a computation returns; only its first step runs here, and not even that if `beside`."""
     done, value = (False, None) if beside else step(computation)
     while not done:
-        done, value = await asyncio.get_running_loop().run_in_executor(_THREAD, step, computation)
+        async with _TURNS.taken(namespace):
+            done, value = await asyncio.get_running_loop().run_in_executor(_THREAD, step, computation)
     return value  # type: ignore[return-value]

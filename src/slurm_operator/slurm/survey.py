@@ -54,6 +54,10 @@ class Source(Protocol):
     def release(self) -> str:
         """Return the release of Slurm."""
 
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that shares with others what all Slurm clusters use."""
+
     async def nodes(self, since: int | None = None) -> NodeList | None:
         """Return all nodes, or None if nothing has changed since."""
 
@@ -309,7 +313,7 @@ class Survey:
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
-            listed = await in_slices(self._book.listing(found.jobs, sent))
+            listed = await in_slices(self._book.listing(found.jobs, sent), namespace=self._rest.namespace)
             self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
             self.view = replace(self.view, jobs=listed)
         self.view = replace(self.view, jobs_taken=sent, jobs_failure=None, owed=frozenset())

@@ -26,6 +26,7 @@ from slurm_operator.slurm import http1
 from slurm_operator.slurm.errors import BadReply, ReplyTooLarge, RestUnreachable, SlurmError
 from slurm_operator.slurm.replies import Reply
 from slurm_operator.slurm.room import NoRoomError
+from slurm_operator.slurm.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -44,8 +45,10 @@ _KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
 _MOST_ADDRESSES: Final = 8
 # Not the threads that asyncio has at hand: a handful of names whose server is silent would keep everybody
-# waiting, the connection to Kubernetes included. Each Slurm cluster uses one thread at most.
+# waiting, the connection to Kubernetes included. Each Slurm cluster uses one thread at most, and all clusters
+# of a namespace four.
 _LOOKUPS: Final = ThreadPoolExecutor(16, thread_name_prefix="slurm-lookup")
+_TURNS: Final = Turns(16, 4)
 _PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -191,8 +194,9 @@ class _Link(asyncio.Protocol):
 class Transport:
     """Sends requests to one slurmrestd."""
 
-    def __init__(self, url: str, *, ca: bytes | None, connect: float) -> None:
+    def __init__(self, url: str, *, ca: bytes | None, connect: float, namespace: str = "") -> None:
         parts = urlsplit(url)
+        self._namespace = namespace
         self._host = parts.hostname or ""
         self._port = parts.port or _PORTS[parts.scheme]
         self._tls = tls_context(ca) if parts.scheme == "https" else None
@@ -207,7 +211,7 @@ class Transport:
         self._links: set[_Link] = set()
         self._idle: list[_Link] = []
         self._closed = False
-        self._lookup: asyncio.Future[Sequence[str]] | None = None
+        self._lookup: asyncio.Task[Sequence[str]] | None = None
 
     def close(self) -> None:
         """End every connection; what is under way fails."""
@@ -314,13 +318,18 @@ class Transport:
         if _is_address(self._host):
             return (self._host,)
         if self._lookup is None:
-            loop = asyncio.get_running_loop()
-            self._lookup = loop.run_in_executor(_LOOKUPS, _look_up, self._host, self._port)
+            self._lookup = asyncio.create_task(self._look_up(), name=f"look up {self._host}")
             self._lookup.add_done_callback(self._looked_up)
         # A thread cannot be ended: who gives up leaves it to those who ask after him.
         return await asyncio.shield(self._lookup)
 
-    def _looked_up(self, lookup: asyncio.Future[Sequence[str]]) -> None:
+    async def _look_up(self) -> Sequence[str]:
+        async with _TURNS.taken(self._namespace):
+            self._refuse_if_closed()
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(_LOOKUPS, _look_up, self._host, self._port)
+
+    def _looked_up(self, lookup: asyncio.Task[Sequence[str]]) -> None:
         self._lookup = None
         if not lookup.cancelled():
             # Or it would be reported as lost when all who waited for it have given up.

@@ -164,7 +164,7 @@ def test_values_of_the_reference_need_no_edit(helm: Helm) -> None:
     assert before
     assert helm.kubectl(*versions) == before
     said = helm.install("slurm-operator", OPERATOR, "--values", operator)
-    assert "Your values name an image of the Go operator" in said
+    assert "Your values name an image of Slinky slurm-operator" in said
     deployment = helm.get("deployment", "slurm-operator")
     helm.uninstall("slurm-operator")
     assert deployment is not None

@@ -27,7 +27,7 @@ CUT_OFF = (aiohttp.ClientError, ssl.SSLError, ConnectionError)
 
 
 def admission(folder: Path) -> Path:
-    """Write what makes an API server show webhooks a certificate, as docs/webhooks.md has it."""
+    """Write what makes an API server show webhooks a certificate, as docs/reference/webhooks.md has it."""
     user = {"client-certificate": f"{folder}/client.crt", "client-key": f"{folder}/client.key"}
     kubeconfig = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
     (folder / "kubeconfig").write_text(json.dumps(kubeconfig))

@@ -49,7 +49,7 @@ async def test_a_key_cannot_be_replaced_while_workers_have_it(slurm: Made) -> No
         'admission webhook "secret-v1.kb.io" denied the request: data[slurm.key]: ',
         f"the key of Controller '{one.name}'",
         f"(such as pod '{one.name}-worker')",
-        "three steps with slurm.jwks (docs/situations/keys.md)",
+        "three steps with slurm.jwks (docs/guides/keys.md)",
     ):
         assert words in answer.body["message"]
     assert is_refused(await one.write({KEY: None}))

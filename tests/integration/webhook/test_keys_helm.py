@@ -97,13 +97,13 @@ async def test_helm_changes_nothing_when_a_key_is_refused(installed: Installed) 
         said = installed.refused("upgrade", "slurm", SLURM, *named("other"))
         assert "data[slurm.key]: is the key of Controller 'slurm'" in said
         assert said.count("spec.slurmKeyRef.key: names a single key") == 2, said
-        assert "Go in three steps with slurm.jwks (docs/situations/keys.md)" in said
+        assert "Go in three steps with slurm.jwks (docs/guides/keys.md)" in said
         assert first["slurm.key"] not in said
         # Where the operator has counted the workers, the chart does not even try.
         installed.count_workers(1)
         said = installed.refused("upgrade", "slurm", SLURM, *named("other"))
         assert "slurmKey.secretRef.key is other, and the cluster has slurm.key: workers (of NodeSet" in said
-        assert "Go in three steps with slurm.jwks (docs/situations/keys.md)" in said
+        assert "Go in three steps with slurm.jwks (docs/guides/keys.md)" in said
         said = installed.refused("upgrade", "slurm", SLURM, "--set", "slurmKey.secretRef.name=new")
         assert "slurmKey.secretRef.name is new, and the cluster has its key in the Secret slurm-auth" in said
         # A set that nobody made would be another key as well.

@@ -101,7 +101,7 @@ async def test_a_reconcile_that_ignores_cancellation_does_not_keep_its_worker() 
         controller.queue.add(A)
         controller.queue.add(B)
         await asyncio.sleep(100)
-        assert starts == {A: [0.0], B: [2.0]}
+        assert starts == {A: [0.0], B: [0.05]}
         assert [line["event"] for line in lines] == ["the reconcile ignores its cancellation"]
         assert "in ignore_cancellation" in lines[0]["waits_at"]
         assert sample("controller_runtime_active_workers", "stubborn") == 0
@@ -190,7 +190,7 @@ async def test_stop_lets_a_running_reconcile_end() -> None:
         await asyncio.sleep(5)
         ended.append((key, now()))
 
-    controller = Controller("graceful", reconcile)
+    controller = Controller("graceful", reconcile, release_after=2.0)
     run = asyncio.create_task(controller.run())
     controller.queue.add(A)
     controller.queue.add(B)

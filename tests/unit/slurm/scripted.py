@@ -36,6 +36,7 @@ class Cluster:
     """What a watch asks; change the dictionaries and call `touch`."""
 
     release = "26.05.5"
+    namespace = ""
 
     def __init__(self, *nodes: Node) -> None:
         self.name = self.jobs_name = ""

@@ -13,7 +13,6 @@ from slurm_operator.slurm.errors import ReplyTooLarge
 from slurm_operator.slurm.jobs import NO_JOBS, VANISHED_LISTS, VANISHED_SECONDS, JobBook
 from slurm_operator.slurm.model import Job, Node, Reservation
 from slurm_operator.slurm.pieces import OversizeError
-from slurm_operator.slurm.room import NoRoomError, Room
 from slurm_operator.slurm.view import ClusterView, Reason, Unknown
 
 LONG = "x" * 100_000
@@ -106,23 +105,6 @@ def test_a_hostlist_is_limited_in_every_direction(text: str, problem: str) -> No
     with pytest.raises(ValueError, match=problem) as caught:
         hostlist.expand(text)
     assert len(str(caught.value)) < 300
-
-
-def test_replies_share_their_room() -> None:
-    """What is beyond the first mebibyte of each counts; what one gives back another may take."""
-    room = Room(100)
-    with room.lease() as first, room.lease() as second:
-        first.grow(limits.SHORT.size)
-        second.grow(limits.SHORT.size)
-        assert room.taken == 0
-        first.grow(60)
-        with pytest.raises(NoRoomError, match="at the same time"):
-            second.grow(41)
-        second.grow(40)
-        assert room.taken == 100
-        first.reset()
-        second.grow(60)
-    assert room.taken == 0
 
 
 def test_a_reply_that_is_too_large_is_a_reason_of_its_own() -> None:

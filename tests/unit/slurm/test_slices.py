@@ -46,6 +46,22 @@ async def test_a_long_computation_does_not_keep_a_short_one_waiting() -> None:
     await asyncio.wait(long)
 
 
+async def test_many_long_computations_of_one_namespace_are_one_turn_to_others() -> None:
+    """A namespace with fifty computations under way delays each step of another by one of its steps."""
+    done: list[str] = []
+    computations = [counting(10**9, done) for _ in range(50)]
+    long = [asyncio.create_task(in_slices(one, beside=True, namespace="hostile")) for one in computations]
+    while len(done) < 100:  # noqa: ASYNC110 - a step is no event of the loop
+        await asyncio.sleep(0)
+    for _ in range(20):
+        before = len(done)
+        await in_slices(counting(3, []), beside=True, namespace="other")
+        assert len(done) - before <= 10
+    for task in long:
+        task.cancel()
+    await asyncio.wait(long)
+
+
 async def test_a_computation_ends_when_it_is_cancelled() -> None:
     """After a cancellation at most the step that runs is finished: that is what a deadline is for."""
     done: list[str] = []

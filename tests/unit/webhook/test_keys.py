@@ -20,9 +20,9 @@ from tests.unit.webhook.cases import DROP, EXTERNAL, key, manifest, read
 KEY, SET = "slurm.key", "slurm.jwks"
 HIDDEN = "aHVudGVyMg=="
 NOW = 1_900_000_000.0
-REPLACED = Loss("Go in three steps with slurm.jwks (docs/situations/keys.md)")
+REPLACED = Loss("Go in three steps with slurm.jwks (docs/guides/keys.md)")
 GONE = Loss("Leave it there")
-OTHER, BAD = Loss("Go in three steps (docs/situations/keys.md)"), Loss(fault="it has no keys")
+OTHER, BAD = Loss("Go in three steps (docs/guides/keys.md)"), Loss(fault="it has no keys")
 
 
 def key_set(*kids: str) -> str:
@@ -107,7 +107,7 @@ def test_a_key_with_workers_cannot_be_replaced() -> None:
         "the key of Controller 'x'",
         "pod 'gpu-0'",
         "give the jobs up",
-        "three steps with slurm.jwks (docs/situations/keys.md)",
+        "three steps with slurm.jwks (docs/guides/keys.md)",
         "scale its NodeSets to 0 first",
     ):
         assert words in error.message
@@ -117,7 +117,7 @@ def test_a_key_with_workers_cannot_be_replaced() -> None:
     ("loss", "advice"),
     [
         (GONE, "Leave it there, or scale its NodeSets to 0 first"),
-        (OTHER, "Go in three steps (docs/situations/keys.md), or scale its NodeSets to 0 first"),
+        (OTHER, "Go in three steps (docs/guides/keys.md), or scale its NodeSets to 0 first"),
     ],
 )
 def test_a_set_with_workers_cannot_be_lost(loss: Loss, advice: str) -> None:
@@ -136,7 +136,7 @@ def test_what_is_no_set_is_no_question_of_steps() -> None:
     assert (error.path, error.cause) == ("data[slurm.jwks]", Cause.INVALID)
     assert error.message == (
         "is the set of keys of Controller 'x', and daemons cannot work with this: it has no keys. "
-        "Write it as docs/situations/keys.md shows"
+        "Write it as docs/guides/keys.md shows"
     )
 
 

@@ -18,9 +18,9 @@ NOW = 1_900_000_000.0
 OLD, NEW, THIRD = b"\xfb\xff" * 16, b"n" * 64, b"t" * 64
 HIDDEN = "hunter2-hunter2-hunter2"
 
-KEEP = "Keep the key in it that signs now until all workers are updated (docs/situations/keys.md)"
-FIRST = "Add the new key first, and let it sign when all workers are updated (docs/situations/keys.md)"
-STEPS = "Go in three steps (docs/situations/keys.md)"
+KEEP = "Keep the key in it that signs now until all workers are updated (docs/guides/keys.md)"
+FIRST = "Add the new key first, and let it sign when all workers are updated (docs/guides/keys.md)"
+STEPS = "Go in three steps (docs/guides/keys.md)"
 
 
 def encoded(content: bytes | str) -> str:

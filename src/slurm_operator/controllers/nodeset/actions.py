@@ -43,6 +43,8 @@ class CreatePod:
     ordinal: int | None = None
     node: str = ""
     pin: str = ""
+    failures: int = 0
+    """How many pods of this worker have ended in a row before this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,8 @@ class DeletePod:
     because: str
     version: str = ""
     proof: Proof = Proof.LIST
+    failures: int = 0
+    """How many pods of this worker have ended in a row, if the next one has to know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,15 @@ class OwnClaim:
 
 
 @dataclass(frozen=True, slots=True)
+class RestoreClaims:
+    """Make volume claims again that disappeared before their pod started; `identity` is the worker's."""
+
+    pod: str
+    identity: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WriteReservation:
     """Make a reservation in Slurm, or change it."""
 
@@ -170,6 +183,7 @@ Action = (
     | WriteNodes
     | DeleteRecord
     | OwnClaim
+    | RestoreClaims
     | WriteReservation
     | DeleteReservation
 )

@@ -3,15 +3,20 @@
 A pod owns its claims only while it is being scaled in, and only where the policy says so (`slurmd_claims`);
 that it is cordoned or replaced is no reason to lose its data. The owner is in place before the pod is
 deleted. A pod of the same name waits for claims that are still on their way out.
+
+A claim that disappears while its pod waits to start is made again, owned as the policy says: without it the
+pod would wait for ever. That of a pod which is scaled in, or whose NodeSet is deleted, stays gone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurm_operator.controllers.nodeset.actions import OwnClaim
+from slurm_operator.controllers.nodeset.actions import OwnClaim, RestoreClaims
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.objects import slurmd_claims
+from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.objects.slurmd_identity import claim_identity_of
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
@@ -46,6 +51,20 @@ def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[
             text = f"claim {name} is controlled by {other}, so it outlives its worker"
             conflicts.append(Hold(Wait.CLAIM_CONFLICT, text))
     return changes, conflicts
+
+
+def restore(seen: Observation, worker: Worker) -> list[RestoreClaims]:
+    """Return the claims to make again for a pod that stays and has not started."""
+    if worker.phase != "Pending" or not seen.nodeset.spec.volume_claim_templates:
+        return []
+    try:
+        wanted = _names(seen, worker)
+    except Unbuildable:
+        return []  # said when a pod is made
+    mounted = worker.pod.claims
+    missing = tuple(name for name in wanted if name in mounted and name not in seen.claims)
+    identity = claim_identity_of(seen.nodeset, worker.pod)
+    return [RestoreClaims(worker.name, identity, missing)] if missing else []
 
 
 def _names(seen: Observation, worker: Worker) -> tuple[str, ...]:

@@ -109,7 +109,8 @@ def _create(seen: Observation, node: Node, users: Mapping[str, Worker], demand: 
     name, hostname = daemon_name(seen.nodeset, node), expected_hostname(node)
     blocked = name_in_use(hostname, users) or obstacle(seen, hostname, name)
     if blocked is None:
-        demand.creates.append(CreatePod(name, node=node.metadata.name))
+        failures = seen.failures.get(name, 0)
+        demand.creates.append(CreatePod(name, node=node.metadata.name, failures=failures))
     else:
         demand.waits.append(blocked)
         demand.looks.append(5.0)

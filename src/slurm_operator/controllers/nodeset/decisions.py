@@ -47,6 +47,7 @@ class Wait(StrEnum):
     FOREIGN_DRAIN = "ForeignDrain"
     NAME_TAKEN = "NameTaken"
     CLAIM_CONFLICT = "ClaimConflict"
+    BUDGET_MISSING = "BudgetMissing"
     # It will be done, but not yet.
     NOT_READY = "NotReady"
     BACKING_OFF = "BackingOff"
@@ -91,7 +92,7 @@ Decision = Allow | Hold
 
 
 # What needs a person, and does not pass by itself.
-TROUBLES: Final = (Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
+TROUBLES: Final = (Wait.BUDGET_MISSING, Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
 
 
 def troubles(waits: Iterable[Hold]) -> dict[str, str]:

@@ -27,6 +27,7 @@ from slurm_operator.objects.nodefit import Fit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from slurm_operator.controllers.nodeset.decisions import Hold
     from slurm_operator.controllers.nodeset.neighbours import Neighbour
     from slurm_operator.kube.meta import Condition
     from slurm_operator.kube.models import Node, PersistentVolumeClaim, Pod
@@ -177,6 +178,10 @@ class Observation:
 
     They say that it exists, not what is on it.
     """
+    budget: Hold | None = None
+    """Why the PodDisruptionBudget of the workers does not protect them, if so."""
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """How many pods of a worker have ended in a row, by their name, where none has followed yet."""
     propagated: tuple[str, ...] = ()
     """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
     neighbours: tuple[Neighbour, ...] = ()

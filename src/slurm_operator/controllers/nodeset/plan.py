@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.nodeset import (
+    backoff,
     departure,
     podstatus,
     protection,
@@ -34,14 +35,14 @@ from slurm_operator.controllers.nodeset.actions import (
     ReleasePod,
     WriteNodes,
 )
-from slurm_operator.controllers.nodeset.claims import own_claims
+from slurm_operator.controllers.nodeset.claims import own_claims, restore
 from slurm_operator.controllers.nodeset.cordon import Changes, Cordons, cordons
 from slurm_operator.controllers.nodeset.daemonset import per_node
 from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Decision, Hold, Proof, Wait, troubles
 from slurm_operator.controllers.nodeset.policies import may_delete
 from slurm_operator.controllers.nodeset.records import prune
 from slurm_operator.controllers.nodeset.registration import register_again
-from slurm_operator.controllers.nodeset.scaling import Demand, numbered
+from slurm_operator.controllers.nodeset.scaling import Demand, hold_creates, numbered
 from slurm_operator.controllers.nodeset.sight import FIRST_ANSWER_SECONDS, Sight, look
 from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS, Telling
 from slurm_operator.controllers.nodeset.updating import update
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
 HELD_SECONDS: Final = 30.0
 # A deletion that was not confirmed leaves no trace.
 UNCONFIRMED_SECONDS: Final = 10.0
+
+
+# Events that the Slinky slurm-operator records under another reason than the condition here has.
+_EVENTS: Final = {Wait.CLAIM_CONFLICT.value: "ConflictingController"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,8 @@ def plan(seen: Observation) -> Plan:
     if not seen.settled:
         return _finish(seen, sight, Demand(_desired(seen)), before, Cordons(), counted=False)
     demand = per_node(seen) if seen.daemon else numbered(seen, sight)
+    if sight.budget is not None:
+        hold_creates(demand, sight.budget)
     removals.carry_out(seen, sight, demand)
     budget = update(seen, sight, demand)
     unregistered = register_again(seen, sight, demand, budget)
@@ -158,6 +165,7 @@ def _carry_out(
         owned += claims
         demand.waits += conflicts
         if cause is None:
+            owned += restore(seen, worker)
             continue
         decision = may_delete(worker, sight, seen.wall)
         if isinstance(decision, Hold) and sight.unheard(worker.slurm_name):
@@ -177,6 +185,7 @@ def _carry_out(
                     decision.because,
                     version,
                     decision.proof,
+                    backoff.failures(worker, seen.wall) if cause is Cause.FINISHED else 0,
                 )
             )
         else:
@@ -324,7 +333,7 @@ def _status(seen: Observation, sight: Sight, worker: Worker, decision: Decision 
     node = sight.node(worker.slurm_name)
     if node is not None and not worker.started and node.instance_id != worker.uid:
         node = None
-    wanted = list(podstatus.state_conditions(node).values()) if node is not None else []
+    wanted = [*podstatus.state_conditions(node)] if node is not None else []
     if decision is not None:
         wanted.append(podstatus.safe_condition(decision))
     new, gone = podstatus.changed_conditions(worker, wanted, states_known=node is not None, wall=seen.wall)
@@ -348,7 +357,7 @@ def _complaints(seen: Observation, waits: list[Hold]) -> list[Note]:
     """Return an event for each kind of trouble that the NodeSet does not show yet."""
     told = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_DEGRADED)
     return [
-        Note(reason, "Info", text, warning=True)
+        Note(_EVENTS.get(reason, reason), "Info", text, warning=True)
         for reason, text in troubles(waits).items()
         if told is None or text not in told.message
     ]

@@ -47,10 +47,15 @@ def _names(state: tuple[str, ...]) -> tuple[str, ...]:
     return (*((base,) if base else ()), *flags)
 
 
-def state_conditions(node: Node) -> dict[str, Condition]:
-    """Return the conditions that mirror a node, by type."""
-    kinds = (f"{wellknown.POD_CONDITION_PREFIX}{name}" for name in state_names(node))
-    return {kind: Condition(type=kind, status="True", message=shorten(node.reason)) for kind in kinds}
+def state_conditions(node: Node) -> tuple[Condition, ...]:
+    """Return the conditions that mirror a node."""
+    return _conditions(node.state, shorten(node.reason))
+
+
+@functools.lru_cache(maxsize=1024)
+def _conditions(state: tuple[str, ...], message: str) -> tuple[Condition, ...]:
+    kinds = (f"{wellknown.POD_CONDITION_PREFIX}{name}" for name in _names(state))
+    return tuple(Condition(type=kind, status="True", message=message) for kind in kinds)
 
 
 def safe_condition(decision: Decision) -> Condition:
@@ -79,7 +84,11 @@ def changed_conditions(
     worker: Worker, wanted: Iterable[Condition], *, states_known: bool, wall: datetime
 ) -> tuple[tuple[Condition, ...], tuple[str, ...]]:
     """Return the conditions of ours to set and the types to remove; states stay while they are unknown."""
-    present = {one.type: one for one in worker.conditions if _ours(one.type)}
+    present = {
+        one.type: one
+        for one in worker.conditions
+        if one.type.startswith(wellknown.POD_CONDITION_PREFIX) or one.type == wellknown.POD_CONDITION_SAFE
+    }
     by_type = {one.type: one for one in wanted}
     new = []
     for kind, one in by_type.items():
@@ -103,7 +112,3 @@ def changed_conditions(
         if kind not in by_type and (states_known or kind == wellknown.POD_CONDITION_SAFE)
     ]
     return tuple(new), tuple(gone)
-
-
-def _ours(kind: str) -> bool:
-    return kind == wellknown.POD_CONDITION_SAFE or kind.startswith(wellknown.POD_CONDITION_PREFIX)

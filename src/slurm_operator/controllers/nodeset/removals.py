@@ -39,7 +39,7 @@ _BY_TAINT: Final = f"{_KUBERNETES}DeletionByTaintManager"
 def carry_out(seen: Observation, sight: Sight, demand: Demand) -> None:
     """Add the workers that are asked to go to those that go."""
     for worker in demand.stay:
-        if worker.uid in demand.going:
+        if worker.uid in demand.going or _untouched(seen, worker):
             continue
         asked = _asked(seen, worker)
         if asked is not None:
@@ -47,6 +47,14 @@ def carry_out(seen: Observation, sight: Sight, demand: Demand) -> None:
         cause = _cause(seen, sight, worker, asked)
         if cause is not None:
             demand.going[worker.uid] = cause
+
+
+def _untouched(seen: Observation, worker: Worker) -> bool:
+    """Return whether nothing asks for a worker: no request, no disruption, no cordon and no taint."""
+    if worker.request is not None or worker.disruption is not None:
+        return False
+    node = seen.nodes.get(worker.node)
+    return node is None or not (node.spec.unschedulable or node.spec.taints)
 
 
 def evicting(seen: Observation, worker: Worker) -> bool:
@@ -68,6 +76,8 @@ def _note(seen: Observation, worker: Worker, asked: removal.RemovalRequest, dema
 
 def annotation(seen: Observation, worker: Worker) -> dict[str, str | None]:
     """Return the change of the recorded request: a disruption is recorded, an expired request removed."""
+    if worker.request is None and worker.disruption is None:
+        return {}
     asked = _asked(seen, worker)
     if asked is not None and asked != worker.request:
         at = asked.at or seen.wall

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.controllers.nodeset import backoff
 from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
 from slurm_operator.controllers.nodeset.neighbours import taken
-from slurm_operator.controllers.nodeset.order import scale_in_order
+from slurm_operator.controllers.nodeset.order import marked, scale_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -27,10 +27,11 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.sight import Sight
 
-# A pod that fails at once must not be replaced at once for ever.
-FAILED_POD_DELAY: Final = timedelta(seconds=15)
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
+# What stands in the way of the budget may go without an event.
+BUDGET_SECONDS: Final = 30.0
+SCALING_UP: Final = "ScalingUp"
 # As many as take some ten seconds; the next portion follows after a look at what became of this one.
 CREATES_PER_RECONCILE: Final = 1000
 MORE_CREATES_SECONDS: Final = 1.0
@@ -79,7 +80,8 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
     for ordinal in itertools.islice(free, max(0, replicas - len(same))):
         if full(demand):
             break
-        create = CreatePod(nodeset.pod_name(ordinal), ordinal=ordinal, pin=_pin(seen, ordinal))
+        name = nodeset.pod_name(ordinal)
+        create = CreatePod(name, ordinal, pin=_pin(seen, ordinal), failures=seen.failures.get(name, 0))
         hostname = nodeset.pod_hostname(ordinal)
         blocked = name_in_use(hostname, others) or obstacle(seen, nodeset.padded(ordinal), create.name)
         if (foreign := taken(seen, hostname)) is not None:
@@ -104,6 +106,14 @@ def full(demand: Demand) -> bool:
     return True
 
 
+def hold_creates(demand: Demand, hold: Hold) -> None:
+    """Make no pods, because the budget that would protect them is not in place."""
+    demand.creates.clear()
+    demand.notes = [note for note in demand.notes if note.reason != SCALING_UP]
+    demand.waits.append(hold)
+    demand.looks.append(BUDGET_SECONDS)
+
+
 def name_in_use(name: str, users: Mapping[str, Worker]) -> Hold | None:
     """Say why a worker cannot be made under a name in Slurm: two slurmd of one name fight for the node."""
     user = users.get(name)
@@ -120,16 +130,30 @@ def leave_other_mode(seen: Observation, demand: Demand) -> None:
 
 
 def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Demand) -> None:
-    """Let go the pods that have ended, each after a pause."""
+    """Let go the pods that have ended, each after a pause (`backoff`)."""
     for worker in workers:
         if not worker.finished or worker.uid in demand.going:
             continue
-        due = (worker.finished_at or worker.created) + FAILED_POD_DELAY
+        due = backoff.next_try(worker, seen.wall)
         if due <= seen.wall:
             demand.going[worker.uid] = Cause.FINISHED
-        else:
-            demand.waits.append(Hold(Wait.BACKING_OFF, "pods that have ended are replaced after a pause"))
-            demand.looks.append((due - seen.wall).total_seconds())
+            if seen.daemon and not marked(worker, Cause.FINISHED):
+                demand.notes.append(_daemon_ended(worker))
+            continue
+        times = backoff.failures(worker, seen.wall)
+        often = "once" if times == 1 else f"{times} times in a row"
+        text = f"pod {worker.name} has ended {often}; it is replaced at {due:%Y-%m-%dT%H:%M:%SZ}"
+        demand.waits.append(Hold(Wait.BACKING_OFF, text))
+        demand.looks.append((due - seen.wall).total_seconds())
+
+
+def _daemon_ended(worker: Worker) -> Note:
+    """Return the event of the Slinky slurm-operator about a pod of a Kubernetes node that has ended."""
+    where = f"pod {worker.name} on Kubernetes node {worker.node}"
+    if worker.phase == "Succeeded":
+        return Note("SucceededDaemonPod", "Info", f"Replacing {where}, which has succeeded", pod=worker.name)
+    text = f"Replacing {where}, which has failed"
+    return Note("FailedDaemonPod", "Info", text, warning=True, pod=worker.name)
 
 
 def _leave_lost_pins(seen: Observation, demand: Demand) -> None:

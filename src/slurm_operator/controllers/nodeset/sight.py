@@ -100,6 +100,8 @@ class Sight:
         """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
         self.protects = seen.nodeset.protects_workers
         """Whether workers must be protected before they may get work."""
+        self.budget = seen.budget if self.protects else None
+        """Why no worker may be made or get work: the budget that protects workers is not in place."""
         self.deadlines = (
             view is not None
             and view.jobs_taken is not None
@@ -244,7 +246,8 @@ class Sight:
         A release is sent for a cordoned pod of one version. One without an answer may still take effect, or
         has already where no cache shows it, until the API server has taken the cordon off that version.
         """
-        return (worker.protected and not worker.cordoned) or worker.given_up or not self.protects
+        protected = worker.protected and not worker.cordoned and self.budget is None
+        return protected or worker.given_up or not self.protects
 
     def registered(self, worker: Worker) -> bool:
         """Return whether Slurm has certainly had the node of this very worker."""

@@ -210,6 +210,9 @@ def _under_way(decided: Plan, counts: _Counts) -> Condition:
         total = sum(waiting.values())
         listed = ", ".join(f"{number} {reason}" for reason, number in sorted(waiting.items()))
         parts.append(f"{total} wait: {listed}")
+        # In the order of their times, which are written so that texts sort like them.
+        backing_off = [hold.message for hold in decided.waits if hold.reason is Wait.BACKING_OFF]
+        parts += [min(backing_off, key=lambda text: text.rpartition(" ")[2])] if backing_off else []
     # What a person has drained is left alone, so it is nothing to do; but it should be seen.
     others = sorted(held.hold.message for held in decided.holds if held.cause is None)
     aside = [f"{len(others)} {Wait.FOREIGN_DRAIN.value}: {others[0]}"] if others else []

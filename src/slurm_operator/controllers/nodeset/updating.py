@@ -30,6 +30,9 @@ def update(seen: Observation, sight: Sight, demand: Demand) -> int:
     if kind == UpdateStrategyType.ON_DELETE:
         return max(0, budget)
     old = [worker for worker in candidates if worker.revision not in seen.revision.same]
+    if sight.budget is not None:
+        # What goes now cannot be replaced: only what was chosen before goes on.
+        old = [worker for worker in old if marked(worker, Cause.UPDATE)]
     chosen = [worker for worker in old if not worker.healthy]
     healthy = [worker for worker in old if worker.healthy]
     if kind == UpdateStrategyType.SCHEDULED_UPDATE:

@@ -28,7 +28,8 @@ from slurm_operator.kube.failures import describe
 from slurm_operator.kube.meta import Key, Object
 from slurm_operator.kube.models import ConfigMap, Secret, Service
 from slurm_operator.kube.sources import enqueue_owner
-from slurm_operator.objects.takeover import settle
+from slurm_operator.objects.corrections import consented
+from slurm_operator.objects.takeover import is_settled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -146,7 +147,7 @@ class Children:
                 if _must_be_replaced(live, manifest):
                     await self._replace(owner, live, done)
                     return
-            done.sent[slot] = manifest = _with_its_own_ways(manifest, live)
+            done.sent[slot] = manifest = _with_its_own_ways(manifest, None if consented(owner) else live)
             if isinstance(live, Workload) and differing_hashes(manifest, live):
                 await self._announce(slot, manifest, live, announce)
             applied = (
@@ -256,14 +257,22 @@ def _taken(owner: Kind, live: Object, manifest: Manifest) -> Trouble | None:
     )
 
 
-def _with_its_own_ways(manifest: Manifest, live: Object | None) -> Manifest:
-    """Return what to apply: a workload that runs is not restarted for what nobody asked for."""
-    if manifest["kind"] not in (StatefulSet.RESOURCE.kind, Deployment.RESOURCE.kind):
-        return manifest
+def as_running(live: Object | None) -> dict[str, Any] | None:
+    """Return what decides whether the pods of a workload are left as they are; None if there is none."""
     if not isinstance(live, StatefulSet | Deployment):
-        return settle(manifest, None)
-    annotations, template = live.metadata.annotations, live.spec.template
-    return settle(manifest, {"metadata": {"annotations": annotations}, "spec": {"template": template}})
+        return None
+    fixed = {"serviceName": live.spec.service_name, "podManagementPolicy": live.spec.pod_management_policy}
+    return {
+        "metadata": {"annotations": live.metadata.annotations},
+        "spec": {"template": live.spec.template, **(fixed if isinstance(live, StatefulSet) else {})},
+    }
+
+
+def _with_its_own_ways(manifest: Manifest, live: Object | None) -> Manifest:
+    """Return what to apply: a workload that runs is not restarted for what the user did not ask for."""
+    if manifest["kind"] not in (StatefulSet.RESOURCE.kind, Deployment.RESOURCE.kind) or is_settled(manifest):
+        return manifest
+    return settle(manifest, as_running(live))
 
 
 def _must_be_replaced(live: Object, manifest: Manifest) -> bool:

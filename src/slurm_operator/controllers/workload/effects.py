@@ -20,7 +20,7 @@ from slurm_operator.api import wellknown
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slurm_operator.api.shared import Condition
+    from slurm_operator.api.shared import Condition, Kind
     from slurm_operator.controllers.workload.models import Workload
     from slurm_operator.objects.desired import Manifest
     from slurm_operator.objects.references import Found
@@ -37,6 +37,8 @@ _HASHES: Final = {
     wellknown.ANNOTATION_SSH_HOST_KEYS_HASH: "the SSH host keys",
 }
 _DIGEST_LENGTH: Final = 12
+# Far below what a condition may hold.
+_LONGEST: Final = 4000
 
 
 class Effect(StrEnum):
@@ -46,6 +48,8 @@ class Effect(StrEnum):
     RESTART = "Restart"
     RECONFIGURE = "Reconfigure"
     NOTHING = "Nothing"
+    PENDING = "CorrectionsPending"
+    """Files of the Slinky operator stay until a change or the user's consent (`objects.corrections`)."""
 
 
 class Inputs:
@@ -108,13 +112,32 @@ def effect(
         what = _join(changed) or _join(_HASHES[name] for name in differing)
         return Effect.RESTART, f"pods of {daemon} are replaced because of changes in {what}{ending}"
     if previous is not None and previous.message.endswith(ending):
-        return previous.reason, previous.message
+        if previous.reason != Effect.PENDING:
+            return previous.reason, previous.message
+        previous = None
     if previous is None:
         return Effect.STARTED, f"{daemon} was found with all that is known now{ending}"
     what = _join(changed) or "its files"
     if reconfigures:
         return Effect.RECONFIGURE, f"{daemon} is told to read its files again: changes in {what}{ending}"
     return Effect.NOTHING, f"changes in {what} concern no running pod of {daemon}{ending}"
+
+
+def pending(live: Kind, daemon: str, inputs: Inputs, waiting: Iterable[str]) -> tuple[str, str]:
+    """Return reason and message of the condition while corrections wait."""
+    kind, name, namespace = live.RESOURCE.kind, live.metadata.name, live.metadata.namespace
+    what = "; ".join(waiting)
+    if len(what) > _LONGEST:
+        what = what[: _LONGEST - 1] + "…"
+    command = (
+        f"kubectl -n {namespace} annotate {kind.lower()}s.slinky.slurm.net {name} "
+        f"{wellknown.ANNOTATION_APPLY_CORRECTIONS}={wellknown.TRUE}"
+    )
+    ending = f"; configuration {inputs.digest}" if inputs.files else ""
+    return Effect.PENDING, (
+        f"{daemon} runs on with the configuration of the Slinky operator. The next change that restarts it "
+        f"also brings these corrections: {what}. To have them now, with a restart: {command}{ending}"
+    )
 
 
 def differing_hashes(sent: Manifest, live: Workload) -> list[str]:

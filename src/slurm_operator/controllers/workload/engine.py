@@ -63,6 +63,8 @@ class Plan:
     troubles: tuple[Trouble, ...] = ()
     reconfigures: bool = False
     """Whether a running daemon is told of changed files."""
+    waiting: tuple[str, ...] = ()
+    """What waits for the next change, or for the user's consent (`objects.corrections`)."""
 
 
 class WorkloadController(ABC, Generic[K]):
@@ -201,6 +203,8 @@ class WorkloadController(ABC, Generic[K]):
                 Effect.RECONFIGURE,
             ):
                 self._events.event(live, "Normal", "ConfigurationChanged", new.reason, new.message)
+            elif new.type == wellknown.CONDITION_CONFIGURED and new.reason == Effect.PENDING:
+                self._events.event(live, "Warning", Effect.PENDING, "Wait", new.message)
 
     def event_reason(self, degraded: Condition) -> str:
         """Return under which reason an Event tells of what is wrong."""
@@ -238,16 +242,19 @@ class WorkloadController(ABC, Generic[K]):
     def _effect(
         self, live: K, plan: Plan, inputs: Inputs, sent: Manifest, running: Workload | None, *, applied: bool
     ) -> Condition:
-        reason, message = effects.effect(
-            self.DAEMON,
-            inputs,
-            sent=sent,
-            live=running,
-            applied=applied,
-            reconfigures=plan.reconfigures,
-            changed=inputs.changed(self._inputs.get(live.key)),
-            previous=self._previous(live),
-        )
+        if plan.waiting:
+            reason, message = effects.pending(live, self.DAEMON, inputs, plan.waiting)
+        else:
+            reason, message = effects.effect(
+                self.DAEMON,
+                inputs,
+                sent=sent,
+                live=running,
+                applied=applied,
+                reconfigures=plan.reconfigures,
+                changed=inputs.changed(self._inputs.get(live.key)),
+                previous=self._previous(live),
+            )
         return condition(
             wellknown.CONDITION_CONFIGURED, status=True, reason=reason, message=message, live=live
         )

@@ -17,6 +17,7 @@ class DaemonSpec(WorkloadSpec, frozen=True):
     template: dict[str, Any] = msgspec.field(default_factory=dict)
     """As it runs: there are only a few workloads, and all of it decides about a restart."""
     volume_claim_templates: tuple[dict[str, Any], ...] = ()
+    pod_management_policy: str = ""
 
     @property
     def template_annotations(self) -> dict[str, str]:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from slurm_operator.webhook.world import World
 
 _REF: Final = "spec.slurmKeyRef.key"
-_STEPS: Final = "Go in three steps with slurm.jwks (docs/situations/keys.md)"
+_STEPS: Final = "Go in three steps with slurm.jwks (docs/guides/keys.md)"
 _REPLACED: Final = Loss(_STEPS)
 _GONE: Final = Loss("Leave it there")
 
@@ -149,7 +149,7 @@ def _check_clusters(
             findings.deny(path, f"{problem}, and whether it has workers could not be found out: {reason}")
             continue
         if not way:
-            findings.deny(path, f"{problem}. Write it as docs/situations/keys.md shows")
+            findings.deny(path, f"{problem}. Write it as docs/guides/keys.md shows")
             continue
         example = f" (such as pod {cluster.worker!r})" if cluster.worker else ""
         findings.deny(

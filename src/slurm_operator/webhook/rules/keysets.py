@@ -22,7 +22,7 @@ import msgspec
 from slurm_operator.webhook.wording import explain
 
 _BASE64: Final = str.maketrans("-_", "+/")
-_DOCS: Final = "(docs/situations/keys.md)"
+_DOCS: Final = "(docs/guides/keys.md)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,8 @@ class Hands:
     def pods(self, client: Client) -> Pods:
         """Return who writes pods with a client."""
         asking = Asking(self.errands)
-        return Pods(client, EventRecorder(client), self.expectations, Claims(client), asking)
+        events = EventRecorder(client)
+        return Pods(client, events, self.expectations, Claims(client, events), asking)
 
     def under_way(self) -> set[Kind]:
         """Return what is under way."""

@@ -145,14 +145,6 @@ class Stage(workload.Stage):
             raise AssertionError(f"not within {deadline:g} s: {what}; there are {sorted(last)}") from None
         return last
 
-    async def tells(self, *event: str) -> None:
-        """Wait for an Event: kind of the object, type, reason and action."""
-
-        async def told() -> bool:
-            return event in await self.events()
-
-        await eventually(told, f"the Event {event}")
-
     async def ready(self, name: str = "blue", deadline: float = 120.0) -> None:
         """Wait until a NodeSet says that all is as it should be."""
         await self.says(NodeSet, name, "AllAvailable", deadline=deadline)

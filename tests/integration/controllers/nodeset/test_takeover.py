@@ -21,6 +21,7 @@ from slurm_operator.kube.models import (
 )
 from slurm_operator.objects import nodefit
 from tests.fixtures.golden import CASES
+from tests.fixtures.slinky_releases import LEFT_BEHIND
 from tests.integration.controllers.nodeset.test_rest import quiet
 
 if TYPE_CHECKING:
@@ -44,13 +45,15 @@ class Takeover:
     """One recorded case, made as the Go operator left it."""
 
     def __init__(self, stage: Stage, name: str) -> None:
-        (self.case,) = (case for case in CASES if case.name == name)
+        (self.case,) = (case for case in (*CASES, *LEFT_BEHIND) if case.name == name)
         self._stage = stage
         self._uids: dict[str, str] = {}
 
     async def make(self) -> dict[str, str]:
         """Make what a user applied and what came of it; return the UID of each worker."""
         for item in self.case.inputs:
+            if item["kind"] not in KINDS:
+                continue
             made = await self._create(item, "kubectl-client-side-apply")
             self._uids[made.metadata.name] = made.metadata.uid
         pods = {}

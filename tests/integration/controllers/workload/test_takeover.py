@@ -21,6 +21,7 @@ from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
     from slurm_operator.kube.meta import Object
+    from tests.fixtures.golden import Case
     from tests.integration.controllers.workload.stage import Operator, Stage
 
 KINDS: dict[str, type[Object]] = {
@@ -31,14 +32,20 @@ KINDS: dict[str, type[Object]] = {
     )
 }  # fmt: skip
 _NAMESPACE = re.compile(r"(?<![A-Z])NS(?![A-Z])")
+_HOST_KEYS = "-ssh-host-keys"
 _HOST_KEY = b"known to users"  # the recording has no keys in it
 _SERVER_SIDE = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields")
 
 
 async def as_the_go_operator_left_it(stage: Stage, name: str) -> None:
     """Make everything of a recorded case: what a user applied, and what the Go operator made of it."""
-    await volume(stage, "statesave-slurm-controller-0")
     (case,) = (case for case in CASES if case.name == name)
+    await left_behind(stage, case)
+
+
+async def left_behind(stage: Stage, case: Case) -> None:
+    """Make everything of a case."""
+    await volume(stage, "statesave-slurm-controller-0")
     uids: dict[tuple[str, str], str] = {}
     for item in case.inputs:
         if item["kind"] in KINDS:
@@ -61,10 +68,13 @@ def _hashes(children: list[dict[str, Any]], namespace: str) -> dict[str, str]:
     """Return the hashes that depend on the name of the namespace and on keys that the recording lacks."""
     found = {}
     for item in children:
+        if "slurmdbd.conf" in item.get("data", {}):
+            text = base64.b64decode(item["data"]["slurmdbd.conf"])
+            found[wellknown.ANNOTATION_SLURMDBD_CONF_HASH] = data_checksum({"slurmdbd.conf": text})
         if "slurm.conf" in item.get("data", {}):
             files = {key: _NAMESPACE.sub(namespace, text).encode() for key, text in item["data"].items()}
             found[wellknown.ANNOTATION_SLURM_CONFIG_HASH] = data_checksum(files)
-        if item.get("immutable"):
+        if item["metadata"]["name"].endswith(_HOST_KEYS):
             keys = dict.fromkeys(item["data"], _HOST_KEY)
             found[wellknown.ANNOTATION_SSH_HOST_KEYS_HASH] = data_checksum(keys)
     return found
@@ -75,7 +85,7 @@ async def _create(stage: Stage, item: dict[str, Any], field_manager: str, hashes
     body: dict[str, Any] = msgspec.json.decode(text)
     for name in _SERVER_SIDE:
         body["metadata"].pop(name, None)
-    if body.get("immutable"):
+    if body["metadata"]["name"].endswith(_HOST_KEYS):
         body["data"] = dict.fromkeys(body["data"], base64.b64encode(_HOST_KEY).decode())
     if item["kind"] in ("StatefulSet", "Deployment"):
         annotations = body["spec"]["template"]["metadata"]["annotations"]

@@ -13,6 +13,7 @@ from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.controllers.nodeset import actions as do
 from slurm_operator.controllers.nodeset import departure
 from slurm_operator.controllers.nodeset.engine.evidence import SETTLES_SECONDS, settling
+from slurm_operator.controllers.nodeset.engine.outcome import FINALIZERS
 from slurm_operator.controllers.nodeset.engine.work import each
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.client import PatchType
@@ -109,6 +110,8 @@ class Actor:
                 await self._pods.remove(work, group)
             case do.OwnClaim:
                 await each(group, lambda action: self._claims.own(work, action))
+            case do.RestoreClaims:
+                await each(group, lambda action: self._claims.restore(work, action))
             case do.DrainNodes:
                 self._slurm.change_states(work, group)
             case do.WriteNodes:
@@ -143,7 +146,7 @@ class Actor:
         try:
             answer = await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
         except KubeError as error:
-            work.outcome.failed(f"the finalizers of NodeSet {meta.name!r} could not be changed", error)
+            work.outcome.failed(f"{FINALIZERS} {meta.name!r} could not be changed", error)
             return False
         self._answered(answer)
         return True

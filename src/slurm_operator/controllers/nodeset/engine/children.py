@@ -12,6 +12,7 @@ import contextlib
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.apply import Outcome as Applied
 from slurm_operator.kube.errors import KubeError, NotFound
@@ -61,7 +62,9 @@ class Children:
             ssh_in_use=self._mounts_ssh(nodeset),
         )
         for manifest in desired.objects:
-            await self._apply(nodeset, manifest, outcome)
+            applied = await self._apply(nodeset, manifest, outcome)
+            if manifest["kind"] == PodDisruptionBudget.RESOURCE.kind:
+                outcome.budget = _gap(nodeset, applied)
         for named in desired.unwanted:
             await self._remove(nodeset, named, outcome)
 
@@ -87,9 +90,11 @@ class Children:
             for volume in pod.spec.volumes
         )
 
-    async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: Outcome) -> None:
+    async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: Outcome) -> Object | None:
+        """Apply a child; return it as it is then, or nothing if it is missing or belongs to others."""
         kind, name = _KINDS[manifest["kind"]], manifest["metadata"]["name"]
         key, what = Key(nodeset.metadata.namespace, name), f"{manifest['kind']} {name!r}"
+        live = None
         try:
             live = await self._live(kind, key, outcome)
             controller = None if live is None else live.controller_owner
@@ -100,11 +105,11 @@ class Children:
                     "name, or delete it if its owner is gone",
                 )
                 outcome.look(_LOOK_AGAIN)
-                return
+                return None
             applied = await self._applier.apply(manifest, live, kind)
         except KubeError as error:
             outcome.failed(f"{what} could not be applied", error)
-            return
+            return live
         if applied.outcome is Applied.CREATED:
             if applied.object is not None:
                 self._made[kind, key] = (applied.object, _now() + _CACHE_SECONDS)
@@ -113,6 +118,7 @@ class Children:
             )
         elif applied.outcome is Applied.TERMINATING:
             outcome.look(1.0)
+        return applied.object
 
     async def _remove(self, nodeset: NodeSet, named: Named, outcome: Outcome) -> None:
         live = self._caches.config_maps.store.get(Key(nodeset.metadata.namespace, named.name))
@@ -158,6 +164,19 @@ class Children:
         with contextlib.suppress(NotFound):
             return await self._client.get(kind, key.name, key.namespace)
         return None
+
+
+def _gap(nodeset: NodeSet, budget: Object | None) -> Hold | None:
+    """Return why the budget of a NodeSet does not protect its workers, if so."""
+    if isinstance(budget, PodDisruptionBudget) and slurmd_shared.protects(nodeset, budget):
+        return None
+    return Hold(
+        Wait.BUDGET_MISSING,
+        f"PodDisruptionBudget {nodeset.worker_pdb_name!r} of the operator is not in place, so Kubernetes "
+        "could evict workers with running jobs: no worker is created, undrained or resumed until it is. "
+        "Remove what is in its way (an object of that name, a quota, an admission webhook, missing "
+        "permissions)",
+    )
 
 
 def _now() -> float:

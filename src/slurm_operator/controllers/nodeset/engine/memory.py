@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from slurm_operator.controllers.nodeset.backoff import LONGEST_SECONDS
 from slurm_operator.controllers.nodeset.engine.answers import Answers
 from slurm_operator.controllers.nodeset.engine.errands import Refusals
 from slurm_operator.controllers.nodeset.memo import Memo
@@ -55,6 +56,8 @@ class Memory:
     states: Refusals[tuple[str, Wish]] = field(default_factory=lambda: Refusals(first=5.0, longest=5.0))
     fields: Refusals[tuple[str, Wish]] = field(default_factory=lambda: Refusals(first=5.0, longest=300.0))
     asked: dict[str, Asked] = field(default_factory=dict)
+    failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """How many pods of a name have ended in a row, and when the last one was deleted for that."""
     confirmed: Confirmed | None = None
     """When Slurm was last asked again on purpose."""
     ask_at: float = 0.0
@@ -95,6 +98,8 @@ class Memory:
         horizon = now - _FORGET_SECONDS
         self.written = {name: at for name, at in self.written.items() if name in names or at > horizon}
         self.asked = {name: one for name, one in self.asked.items() if one.at > horizon}
+        longest = now - LONGEST_SECONDS
+        self.failures = {name: one for name, one in self.failures.items() if one[1] > longest}
 
 
 class Memories:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.decisions import Hold
     from slurm_operator.controllers.nodeset.engine.caches import Caches
     from slurm_operator.controllers.nodeset.engine.memory import Memory
     from slurm_operator.controllers.nodeset.engine.template import Master
@@ -47,6 +48,8 @@ class Ground:
     fit: Fit
     hashes: Mapping[str, str]
     certain: bool
+    budget: Hold | None = None
+    """Why the budget of the workers does not protect them, if so."""
 
 
 class Observer:
@@ -106,6 +109,8 @@ class Observer:
             # While a state is being changed, no list says anything about that node.
             written=memory.written | dict.fromkeys(memory.changing, math.inf),
             asked=dict(memory.asked),
+            budget=ground.budget,
+            failures={name: times for name, (times, _) in memory.failures.items()},
             propagated=self._propagated,
             neighbours=near.neighbours,
             bearers=near.bearers,

@@ -8,15 +8,18 @@ did is on its way through the caches.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.controllers.workload.verdict import Cause
 from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, KubeError, NotFound
 from slurm_operator.kube.failures import describe
 
 if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.decisions import Hold
     from slurm_operator.objects.desired import Unbuildable
 
+# How troubles begin that have an Event of their own.
+FINALIZERS: Final = "the finalizers of NodeSet"
 # How soon to look again after a conflict, if the change behind it sends no event to us.
 _AFTER_CONFLICT = 1.0
 _LEAST_AFTER_ERROR = 1.0
@@ -37,6 +40,8 @@ class Outcome:
     troubles: dict[Trouble, None] = field(default_factory=dict)
     errors: list[KubeError] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
+    budget: Hold | None = None
+    """Why the budget of the workers does not protect them, if so."""
     certain: bool = True
     """Nothing is missing that decides how many pods there should be, and which."""
 

@@ -111,7 +111,9 @@ class Pods:
         """Make one worker; tell whether others should be tried."""
         try:
             worker = _identity(work, action)
-            manifest = slurmd.pod(_template(work), worker, work.ground.revision.hash)
+            manifest = slurmd.pod(
+                _template(work), worker, work.ground.revision.hash, failures=action.failures
+            )
         except Unbuildable as error:
             work.outcome.unbuildable(error)
             return True
@@ -133,6 +135,7 @@ class Pods:
             )
             return False
         self._expectations.created(key, name, pod.metadata.uid)
+        work.memory.failures.pop(name, None)
         made.append(name)
         return True
 
@@ -310,6 +313,8 @@ class Pods:
     ) -> None:
         """Delete a pod, but send nothing after a moment; what gets its turn later is noted as `unsent`."""
         key, now = work.nodeset.key, _now()
+        if action.failures:
+            work.memory.failures[action.name] = (action.failures, now)
         self._expectations.expect_deletions(key, (action.uid,), now)
         try:
             await self._client.delete(

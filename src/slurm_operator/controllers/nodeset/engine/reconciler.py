@@ -90,7 +90,7 @@ class NodeSetController:
         self._revisions = Revisions(wiring.client, caches, self._adoption)
         self._reporter = Reporter(wiring.client, wiring.events)
         self._errands = errands = Errands(again)
-        claims, asking = Claims(wiring.client), Asking(errands)
+        claims, asking = Claims(wiring.client, wiring.events), Asking(errands)
         pods = Pods(wiring.client, wiring.events, caches.expectations, claims, asking)
         slurm, records = Slurm(errands), Records(errands, asking)
         self._actor = Actor(wiring.client, pods, claims, slurm, records, self._reporter.answered)
@@ -178,7 +178,7 @@ class NodeSetController:
         # While none can be made, the last one counts: that a Secret cannot be read makes no worker newer.
         last = template or (memory.template and memory.template[1])
         hashes = last.hashes if last else {}
-        ground = Ground(nodeset, master, revision, fit, hashes, outcome.certain)
+        ground = Ground(nodeset, master, revision, fit, hashes, outcome.certain, outcome.budget)
 
         seen = await self._observer.look(ground, memory)
         if departure.keeps_shared(seen):

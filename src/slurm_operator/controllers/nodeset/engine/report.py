@@ -18,6 +18,7 @@ from slurm_operator.api.shared import ConditionStatus, find_condition
 from slurm_operator.controllers.conditions import StatusWriter
 from slurm_operator.controllers.nodeset import status
 from slurm_operator.controllers.nodeset.engine.answers import newer
+from slurm_operator.controllers.nodeset.engine.outcome import FINALIZERS
 from slurm_operator.controllers.nodeset.engine.template import CONTROLLER_REF
 from slurm_operator.controllers.nodeset.engine.work import aside
 from slurm_operator.controllers.workload.pods import complaint
@@ -39,6 +40,11 @@ _SHOWN: Final = 3
 _PATIENCE: Final = 30.0
 # What the plan says about pods to make, which is not news while none can be made.
 _MAKING: Final = "ScalingUp"
+# Reason and action of what is told under another reason than SyncFailed, by how it begins.
+_OWN_EVENTS: Final = {
+    f"{CONTROLLER_REF}:": ("ControllerRefFailed", "Info"),
+    FINALIZERS: ("SyncFinalizerFailed", "SyncFinalizer"),
+}
 
 
 class Reporter:
@@ -121,8 +127,10 @@ class Reporter:
         )
 
     def _complain(self, nodeset: NodeSet, trouble: Trouble) -> None:
-        missing = trouble.message.startswith(f"{CONTROLLER_REF}:")
-        reason, action = ("ControllerRefFailed", "Info") if missing else ("SyncFailed", "Sync")
+        reason, action = "SyncFailed", "Sync"
+        for start, event in _OWN_EVENTS.items():
+            if trouble.message.startswith(start):
+                reason, action = event
         self._events.event(nodeset, "Warning", reason, action, trouble.message)
 
 

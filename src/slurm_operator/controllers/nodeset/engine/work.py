@@ -61,7 +61,7 @@ async def aside(seen: Observation, decide: Callable[[], T]) -> T:
     if max(len(seen.workers), wanted) < _MANY:
         await asyncio.sleep(0)
         return decide()
-    return await beside(decide)
+    return await beside(decide, seen.nodeset.metadata.namespace)
 
 
 async def each(

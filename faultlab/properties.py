@@ -1,0 +1,157 @@
+"""Every property of every CRD: changed, waited for, changed back, and compared with the start.
+
+The objects are those of a scenario, one of each kind. A property is given another value (values.py). It is
+either refused, with the field's path, or accepted; then the operator is given time until it writes no more.
+After the change back, all objects must be as at the start, but for their history (ControllerRevisions,
+ReplicaSets, counts of revisions) and for what the kubelets did. An object that is never at rest again, or not
+restored, is a failure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from faultlab.cluster import ApiError
+from faultlab.errors import FaultlabError, OutOfTimeError
+from faultlab.run import Run
+from faultlab.state import differences
+from faultlab.values import Property, names_field, nested, other_values, properties, restoring, value_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from faultlab.cluster import Json
+    from faultlab.run import Bench
+    from faultlab.scenario import Scenario
+
+_CRDS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+_QUIET: Final = 2.5
+_HISTORY: Final = ("ControllerRevision/", "ReplicaSet/", "Slurm")
+_COUNTED: Final = ("deployment.kubernetes.io/revision", "status.collisionCount", "observedGeneration")
+_REFUSED: Final = (400, 403, 422)
+
+
+@dataclass
+class Result:
+    """What came of one property."""
+
+    name: str
+    verdict: str
+    """`changed`, `no effect`, `refused`; failures: `refused without its path`, `stuck`, `not restored`."""
+    value: Any = None
+    detail: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """Whether it is a finding."""
+        return self.verdict not in ("changed", "no effect", "refused")
+
+
+class PropertyRun(Run):
+    """Goes through the properties of all kinds of a scenario."""
+
+    def __init__(self, bench: Bench, scenario: Scenario, wanted: str, tell: Callable[[Result], None]) -> None:
+        super().__init__(bench, scenario)
+        self._wanted = wanted
+        self._tell = tell
+        self.results: list[Result] = []
+
+    async def _play(self) -> None:
+        for step in self._scenario.setup:
+            await self._step(step)
+        await self._settled(_QUIET)
+        self._director.begin()
+        start = await self._compared()
+        for one, name in await self._properties():
+            if self._wanted not in str(one):
+                continue
+            result = await self._try(one, name, start)
+            self.results.append(result)
+            self._tell(result)
+            if result.verdict in ("stuck", "not restored"):
+                # What is broken now is not to be blamed on the next property.
+                start = await self._compared()
+
+    async def _properties(self) -> list[tuple[Property, str]]:
+        objects = {item["kind"]: item["metadata"]["name"] for item in self._scenario.objects}
+        found = (await self._bench.lab.kube.request("GET", _CRDS))["items"]
+        result: list[tuple[Property, str]] = []
+        for crd in found:
+            kind = crd["spec"]["names"]["kind"]
+            for version in crd["spec"]["versions"]:
+                if kind in objects and version["storage"]:
+                    spec = version["schema"]["openAPIV3Schema"]["properties"].get("spec", {})
+                    result += [(one, objects[kind]) for one in properties(kind, spec)]
+        return result
+
+    async def _try(self, one: Property, name: str, start: Json) -> Result:
+        kube = self._bench.lab.kube
+        live = await kube.get(one.kind, self._namespace, name)
+        if live is None:
+            raise FaultlabError(f"{one.kind} {name} is gone")
+        refusal, value = "", None
+        for value in other_values(one.schema, one.path, value_of(live["spec"], one.path)):
+            try:
+                await kube.patch(one.kind, self._namespace, name, nested(one.path, value))
+            except ApiError as error:
+                if error.status not in _REFUSED:
+                    raise
+                refusal = error.message
+                continue
+            return await self._effect(one, name, value, live["spec"], start)
+        named = names_field(refusal, one.path)
+        return Result(str(one), "refused" if named else "refused without its path", value, refusal[:300])
+
+    async def _effect(self, one: Property, name: str, value: Any, spec: Json, start: Json) -> Result:
+        kube, what = self._bench.lab.kube, str(one)
+        try:
+            await self._settled(_QUIET)
+            changed = differences(
+                _children(start, one.kind, name), _children(await self._compared(), one.kind, name)
+            )
+            stuck = ""
+        except OutOfTimeError as error:
+            changed, stuck = {}, str(error)
+        try:
+            await kube.patch(one.kind, self._namespace, name, restoring(spec, one.path))
+        except ApiError as error:
+            return Result(what, "not restored", value, f"the change back is refused: {error.message[:300]}")
+        left: dict[str, str] = {}
+
+        async def restored() -> str:
+            nonlocal left
+            left = differences(start, await self._compared())
+            return "; ".join(f"{path}: {text}" for path, text in left.items())
+
+        try:
+            await self._settled(_QUIET)
+            await self._until(restored, 45.0, pause=0.5)
+        except OutOfTimeError as error:
+            return Result(what, "not restored", value, str(error)[:1500])
+        if stuck:
+            return Result(what, "stuck", value, stuck[:500])
+        paths = sorted({path.partition(".")[0] for path in changed})
+        return Result(what, "changed" if changed else "no effect", value, ", ".join(paths))
+
+    async def _compared(self) -> Json:
+        return {
+            title: _stable(item)
+            for title, item in (await self._state()).items()
+            if not title.startswith(_HISTORY)
+        }
+
+
+def _stable(item: Json) -> Json:
+    """Return an object without what only counts revisions, and without the state of its pods."""
+    meta = {key: value for key, value in item["metadata"].items() if key != "annotations"}
+    notes = item["metadata"].get("annotations", {})
+    meta["annotations"] = {key: value for key, value in notes.items() if key not in _COUNTED}
+    kept = {key: value for key, value in item.items() if key not in ("status", "metadata")}
+    conditions = item.get("status", {}).get("conditions", {})
+    states = {name: one.get("status") for name, one in conditions.items() if name != "Progressing"}
+    return {**kept, "metadata": meta, "conditions": states}
+
+
+def _children(state: Json, kind: str, name: str) -> Json:
+    return {title: item for title, item in state.items() if title != f"{kind}/{name}"}

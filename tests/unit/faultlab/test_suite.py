@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import shlex
+
+from faultlab import faults
+from faultlab.faults import parse
+from faultlab.report import Repetition, Section, repeat_command, table
+from faultlab.run import Outcome, Reference, accepted_counts, unexpected
+from faultlab.suite import plan
+from faultlab.writes import Write
+
+
+def write(signature: str, number: int = 1, *, status: int = 200, changed: bool = True) -> Write:
+    method, kind, name = signature.split(" ", 2)
+    server = "slurm" if kind.startswith("slurm:") else "kubernetes"
+    return Write(
+        number, server, method, kind, name, 1, "", 0.0, 1, counted=True, status=status, changed=changed
+    )
+
+
+WRITES = [
+    write("POST pods compute-0", 1),
+    write("POST pods compute-1", 2),
+    write("PATCH nodesets/status compute", 3),
+    write("POST slurm:nodes compute-1 DRAIN", 4),
+    write("DELETE pods compute-1", 5),
+]
+REFERENCE = Reference(
+    {}, frozenset(), 2.0, WRITES, frozenset(one.family for one in WRITES), {"POST pods compute-0": (1, 1)}
+)
+
+
+def test_crashes_are_planned_in_three_ways_at_each_sampled_write() -> None:
+    """Of the two creations one is taken, of the others each."""
+    planned = plan("crash", REFERENCE, 1)
+    assert len(planned) == 4 * len(faults.KILLS)
+    assert planned[0].to_text() == "do=kill-before write='POST pods compute-0 #1'"
+    assert len(plan("crash", REFERENCE, 0)) == len(WRITES) * len(faults.KILLS)
+
+
+def test_stale_and_withheld_go_over_the_kinds_that_are_written() -> None:
+    """Each kind of the scenario is stale at a restart, also right after a deletion, and withheld once."""
+    stale = {(fault.kind, fault.point) for fault in plan("stale", REFERENCE, 1)}
+    assert stale == {(kind, at) for kind in ("pods", "nodesets") for at in ("", "DELETE pods compute-1 #1")}
+    withheld = plan("withheld", REFERENCE, 1)
+    assert [fault.do for fault in withheld] == [faults.WITHHOLD, faults.WITHHOLD, faults.FROZEN_SLURM]
+
+
+def test_every_planned_fault_can_be_given_back() -> None:
+    """What is planned can be repeated from the command line."""
+    for suite in ("crash", "stale", "withheld", "errors"):
+        for fault in plan(suite, REFERENCE, 0):
+            assert parse(fault.to_text()) == fault
+
+
+def test_unexpected_writes() -> None:
+    """A changed object of a new kind is unexpected; an apply that changes nothing is not."""
+    assert unexpected(REFERENCE, [write("PATCH services x", changed=False), WRITES[0]], hit=True) == []
+    assert unexpected(REFERENCE, [write("PATCH services x"), WRITES[0]], hit=True) == [
+        "unexpected write: PATCH services x #1"
+    ]
+    twice = [WRITES[0], WRITES[0]]
+    assert unexpected(REFERENCE, twice, hit=True) == [
+        "POST pods compute-0 was accepted 2 times, in the reference 1"
+    ]
+    assert accepted_counts([write("POST pods a", status=409)]) == {}
+
+
+def test_the_repeat_command_is_one_line_that_a_shell_reads() -> None:
+    """It names scenario, arguments and fault."""
+    fault = plan("crash", REFERENCE, 1)[0]
+    outcome = Outcome("scale-out", "scale-out", fault, ["wrong"])
+    command = repeat_command(outcome, Repetition("python -m faultlab run", ["--operator", "o --x={slurm}"]))
+    words = shlex.split(command)
+    assert words[:5] == ["python", "-m", "faultlab", "run", "scale-out"]
+    assert words[5:7] == ["--operator", "o --x={slurm}"]
+    assert parse(words[-1]) == fault
+
+
+def test_the_table_counts_the_verdicts() -> None:
+    """A fault that never happened is not counted as passed."""
+    outcomes = [
+        Outcome("s", "s", None),
+        Outcome("s", "s", None, ["wrong"]),
+        Outcome("s", "s", None, reached=False),
+    ]
+    row = table([Section("s", REFERENCE, 3, outcomes)]).splitlines()[1].split()
+    assert row == ["s", "5", "3", "1", "1", "1", "2.0", "0.0"]
