@@ -8,7 +8,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.slurm.turns import Turns
+from slurm_operator.slurm.thread_turns import Turns
 from tests.virtualtime import virtual_time
 
 
