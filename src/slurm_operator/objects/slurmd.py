@@ -175,7 +175,7 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str, *, failures: in
             "generateName": nodeset.pod_generate_name,
             "namespace": nodeset.metadata.namespace,
             "labels": {
-                **template.labels,
+                **labels.recommended(template.labels),
                 **identity_labels(worker, host_network=host_network),
                 wellknown.LABEL_REVISION_HASH: revision,
                 **_protection(nodeset),

@@ -58,6 +58,7 @@ def service(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifest:
         {
             "name": nodeset.worker_service_name,
             "namespace": nodeset.metadata.namespace,
+            "labels": labels.recommended({}),
             "ownerReferences": owners,
         },
         port_name=SLURMD.name,
@@ -77,6 +78,7 @@ def disruption_budget(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifes
         "metadata": {
             "name": nodeset.worker_pdb_name,
             "namespace": nodeset.metadata.namespace,
+            "labels": labels.recommended({}),
             "ownerReferences": owners,
         },
         "spec": {
