@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import actions, names
-from slurm_operator.controllers.nodeset.decisions import Cause, Proof
-from slurm_operator.controllers.nodeset.observation import Asked, Fate
-from slurm_operator.controllers.nodeset.plan import confirm
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide import actions, observation
+from slurm_operator.controllers.nodeset.decide.actions import Cause, Proof
+from slurm_operator.controllers.nodeset.decide.deletion import confirm
+from slurm_operator.controllers.nodeset.decide.observation import Asked, Fate
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from slurm_operator.kube.meta import OwnerReference
 from slurm_operator.objects import slurmd_claims
 from slurm_operator.slurm.wishes import Drain, State, Undrain
@@ -87,12 +87,12 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.WriteReservation(spec, _):
             made = world.slurm.answers and world.slurm.reserve(spec)
             if made:
-                world.operator.asked[names.reservation_key(spec.name)] = Asked(world.now, exists=True)
+                world.operator.asked[observation.reservation_key(spec.name)] = Asked(world.now, exists=True)
             world.awake |= not made
         case actions.DeleteReservation(name):
             if world.slurm.answers:
                 world.slurm.windows.pop(name, None)
-                world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
+                world.operator.asked[observation.reservation_key(name)] = Asked(world.now, exists=False)
             world.awake = True
 
 

@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.controllers.nodeset.decide.observation import Fate
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import LABELS, make_node, moment
 from tests.unit.nodeset.model import NODES, World

@@ -7,18 +7,17 @@ from typing import Any
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod
-from slurm_operator.controllers.nodeset.backoff import (
+from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, DeletePod, Wait
+from slurm_operator.controllers.nodeset.decide.observation import read_worker
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.scale import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
     STAYED_UP_SECONDS,
     pause_seconds,
 )
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
-from slurm_operator.controllers.nodeset.engine.memory import Memory
-from slurm_operator.controllers.nodeset.observation import read_worker
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.status import report
+from slurm_operator.controllers.nodeset.run.state import Memory
 from tests.unit.nodeset.clustermodel import FIT, LABELS, SimPod, make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.nodeset.model import World

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.memo import Memo, Rested
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.podstatus import state_conditions
+from slurm_operator.controllers.nodeset.decide.memo import Memo, Rested
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.pod_status import state_conditions
 from slurm_operator.objects import slurmd_marks
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import job, jobs, node, view
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 NODESET = make_nodeset(replicas=1, finalizers=("nodeset.slinky.slurm.net/drain",))
 RECORD = node("gpu-0", comment=slurmd_marks.comment(NODESET, pod(0).show()))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import RecordExternal
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.observation import Fate
-from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.decide.actions import RecordExternal, Wait
+from slurm_operator.controllers.nodeset.decide.observation import Fate
+from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.slurm.errors import RestUnreachable, WrongCluster
 from tests.unit.nodeset.clustermodel import make_nodeset
 from tests.unit.nodeset.making import observe, pod

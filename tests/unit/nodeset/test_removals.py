@@ -8,10 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, PatchPod, ReleasePod
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Cause,
+    DeletePod,
+    DrainNodes,
+    PatchPod,
+    ReleasePod,
+    Wait,
+)
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset, moment
 from tests.unit.nodeset.making import observe, pod
