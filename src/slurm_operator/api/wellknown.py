@@ -36,7 +36,7 @@ ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
 ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"
 # "true" on a pod whose slurmd was started with `-N NAME`, so that its name in Slurm is certain.
 ANNOTATION_STATED_NAME: Final = f"{NODESET_PREFIX}stated-name"
-# How many pods of this worker ended in a row before this one; see controllers/nodeset/backoff.py.
+# How many pods of this worker ended in a row before this one; see controllers/nodeset/recreation.py.
 ANNOTATION_POD_FAILURES: Final = f"{NODESET_PREFIX}pod-failures"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.nodeset import (
-    backoff,
     departure,
     podstatus,
     protection,
+    recreation,
     removals,
     reservation,
     upkeep,
@@ -185,7 +185,7 @@ def _carry_out(
                     decision.because,
                     version,
                     decision.proof,
-                    backoff.failures(worker, seen.wall) if cause is Cause.FINISHED else 0,
+                    recreation.failures(worker, seen.wall) if cause is Cause.FINISHED else 0,
                 )
             )
         else:

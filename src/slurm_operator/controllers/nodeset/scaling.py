@@ -14,7 +14,7 @@ import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from slurm_operator.controllers.nodeset import backoff
+from slurm_operator.controllers.nodeset import recreation
 from slurm_operator.controllers.nodeset.actions import CreatePod, Note
 from slurm_operator.controllers.nodeset.claims import obstacle
 from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
@@ -130,17 +130,17 @@ def leave_other_mode(seen: Observation, demand: Demand) -> None:
 
 
 def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Demand) -> None:
-    """Let go the pods that have ended, each after a pause (`backoff`)."""
+    """Let go the pods that have ended, each after a pause (`recreation`)."""
     for worker in workers:
         if not worker.finished or worker.uid in demand.going:
             continue
-        due = backoff.next_try(worker, seen.wall)
+        due = recreation.next_try(worker, seen.wall)
         if due <= seen.wall:
             demand.going[worker.uid] = Cause.FINISHED
             if seen.daemon and not marked(worker, Cause.FINISHED):
                 demand.notes.append(_daemon_ended(worker))
             continue
-        times = backoff.failures(worker, seen.wall)
+        times = recreation.failures(worker, seen.wall)
         often = "once" if times == 1 else f"{times} times in a row"
         text = f"pod {worker.name} has ended {often}; it is replaced at {due:%Y-%m-%dT%H:%M:%SZ}"
         demand.waits.append(Hold(Wait.BACKING_OFF, text))

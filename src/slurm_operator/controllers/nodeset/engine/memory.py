@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from slurm_operator.controllers.nodeset.backoff import LONGEST_SECONDS
 from slurm_operator.controllers.nodeset.engine.answers import Answers
 from slurm_operator.controllers.nodeset.engine.errands import Refusals
 from slurm_operator.controllers.nodeset.memo import Memo
+from slurm_operator.controllers.nodeset.recreation import LONGEST_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

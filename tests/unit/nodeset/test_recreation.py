@@ -8,16 +8,16 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod
-from slurm_operator.controllers.nodeset.backoff import (
+from slurm_operator.controllers.nodeset.decisions import Cause, Wait
+from slurm_operator.controllers.nodeset.engine.memory import Memory
+from slurm_operator.controllers.nodeset.observation import read_worker
+from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.recreation import (
     FIRST_SECONDS,
     LONGEST_SECONDS,
     STAYED_UP_SECONDS,
     pause_seconds,
 )
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
-from slurm_operator.controllers.nodeset.engine.memory import Memory
-from slurm_operator.controllers.nodeset.observation import read_worker
-from slurm_operator.controllers.nodeset.plan import plan
 from slurm_operator.controllers.nodeset.status import report
 from tests.unit.nodeset.clustermodel import FIT, LABELS, SimPod, make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
