@@ -76,6 +76,9 @@ ANNOTATION_APPLY_CORRECTIONS: Final = f"{PREFIX}apply-corrections"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 
+# On a NodeSet: "true" says that the slurmctld of its Controller is external, and goes on without it.
+ANNOTATION_EXTERNAL_SLURM: Final = f"{NODESET_PREFIX}external-slurm"
+
 # ---------------------------------------------------------------------------------- annotations on Secrets
 # Which of its keys is that of a Slurm cluster, if it is called neither slurm.key nor slurm.jwks: by this the
 # API server knows, without asking anybody else, which changes to show to the webhook.

@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from tests.unit.nodeset.model import World
 
 
+# The Controller is deleted, and its slurmctld with it.
+_NO_SLURM = (Fate.LEAVES, Fate.GONE)
+
+
 class Crashed(Exception):  # noqa: N818 - what happens to the process, no error of its own
     """The process ended before a write."""
 
@@ -51,7 +55,7 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.RemoveFinalizer(name) if name == wellknown.FINALIZER_DRAIN and _keeps_protected(world):
             world.awake = True
         case actions.RemoveFinalizer(name):
-            world.waived |= world.skip_drain or world.controller is not Fate.STAYS
+            world.waived |= world.skip_drain or world.controller in _NO_SLURM
             world.finalizers = tuple(one for one in world.finalizers if one != name)
             world.awake = True
         case actions.CreatePod():
@@ -204,7 +208,7 @@ def _patch(world: World, action: actions.PatchPod) -> None:
     if wellknown.ANNOTATION_POD_CORDON in action.annotations:
         assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
     if action.labels.get(wellknown.LABEL_POD_PROTECT, "true") is None:
-        waived = world.skip_drain or (world.deleting and world.controller is not Fate.STAYS)
+        waived = world.skip_drain or (world.deleting and world.controller in _NO_SLURM)
         assert waived, f"the protection of {pod.name} was removed without evidence"
         world.excused.add(pod.uid)
     for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):

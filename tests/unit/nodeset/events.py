@@ -135,7 +135,7 @@ def skip_drain(world: World, number: int) -> None:
 
 def controller_leaves(world: World, number: int) -> None:
     """The Controller is deleted, too, with its NodeSet."""
-    world.controller = (Fate.LEAVES, Fate.GONE)[number % 2]
+    world.controller = (Fate.LEAVES, Fate.GONE, Fate.OUTLIVED)[number % 3]
     delete_nodeset(world, number)
 
 

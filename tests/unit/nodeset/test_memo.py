@@ -24,8 +24,8 @@ RECORD = node("gpu-0", comment=slurmd_marks.comment(NODESET, pod(0).show()))
 
 def at_rest(memo: Memo, **fields: Any) -> Observation:
     settled: dict[str, Any] = {"view": view(RECORD), "nodes": {"node-0": make_node("node-0")}, "memo": memo}
-    shown = {one.type: one for one in state_conditions(RECORD)}
-    return observe(pod(0, conditions=shown), nodeset=NODESET, **(settled | fields))
+    conditions = {one.type: one for one in state_conditions(RECORD)}
+    return observe(pod(0, conditions=conditions), nodeset=NODESET, **(settled | fields))
 
 
 def test_what_rests_is_not_looked_at_again() -> None:

@@ -36,6 +36,13 @@ class RemoveFinalizer:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordExternal:
+    """Write down on the NodeSet whether its Slurm goes on without its Controller."""
+
+    external: bool
+
+
+@dataclass(frozen=True, slots=True)
 class CreatePod:
     """Make a worker: number `ordinal`, or the one of a Kubernetes node; `pin` binds a number to a node."""
 
@@ -173,6 +180,7 @@ Removal = DeletePod | ReleasePod
 Action = (
     AddFinalizer
     | RemoveFinalizer
+    | RecordExternal
     | CreatePod
     | PatchPod
     | PatchPodStatus

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import removals
 from slurm_operator.controllers.nodeset.actions import DrainNodes, Held, Note, ResumeNodes, UndrainNodes
-from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, Wait, drain_reason
+from slurm_operator.controllers.nodeset.decisions import Allow, Cause, Hold, drain_reason
 from slurm_operator.controllers.nodeset.policies import foreign_drain, may_undrain
 from slurm_operator.controllers.nodeset.returning import returned
-from slurm_operator.controllers.nodeset.sight import draining
+from slurm_operator.controllers.nodeset.sight import draining, failing
 from slurm_operator.objects import nodefit
 from slurm_operator.slurm.wishes import sanitise
 
@@ -118,7 +118,7 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
     for name, users in sharing.items():
         reasons = [(worker, cause) for worker, cause in users if cause is not None]
         if reasons:
-            text = _drain(seen, sight, *reasons[0], found)
+            text = _drain(seen, sight, *reasons[0], going, found)
             if text is not None:
                 drains[text].append(name)
         elif (
@@ -186,21 +186,25 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
         found.changes[worker.uid] = changes
 
 
-def _drain(seen: Observation, sight: Sight, worker: Worker, cause: Cause, found: Cordons) -> str | None:
+def _drain(
+    seen: Observation, sight: Sight, worker: Worker, cause: Cause, going: dict[str, Cause], found: Cordons
+) -> str | None:
     """Return the reason to drain a worker's node with; None if it needs no drain or cannot have one."""
+    # One that is pending removal says what it waits for already.
+    says = worker.uid not in going
     name = worker.slurm_name
     node = sight.node(name)
     if node is None:
         hold = sight.blind(name)
-        if hold is not None and cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
+        if hold is not None and says:
             found.held.append(Held(worker.name, name, cause, hold))
         return None
     if draining(node):
         return None
     if "FAIL" in node.state:
         # A drain would take that mark away (`slurm.wishes`).
-        if cause in (Cause.NODE_CORDON, Cause.POD_CORDON):
-            found.held.append(Held(worker.name, name, cause, Hold(Wait.NODE_FAILING, f"{name} is failing")))
+        if says:
+            found.held.append(Held(worker.name, name, cause, failing(name)))
         return None
     spoken = spoken_reason(seen, seen.nodes[worker.node]) if cause is Cause.NODE_CORDON else ""
     return spoken or drain_reason(cause, *seen.where)

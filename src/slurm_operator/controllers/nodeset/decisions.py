@@ -48,6 +48,7 @@ class Wait(StrEnum):
     NAME_TAKEN = "NameTaken"
     CLAIM_CONFLICT = "ClaimConflict"
     BUDGET_MISSING = "BudgetMissing"
+    CONTROLLER_GONE = "ControllerGone"
     # It will be done, but not yet.
     NOT_READY = "NotReady"
     BACKING_OFF = "BackingOff"
@@ -92,7 +93,7 @@ Decision = Allow | Hold
 
 
 # What needs a person, and does not pass by itself.
-TROUBLES: Final = (Wait.BUDGET_MISSING, Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
+TROUBLES: Final = (Wait.CONTROLLER_GONE, Wait.BUDGET_MISSING, Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
 
 
 def troubles(waits: Iterable[Hold]) -> dict[str, str]:

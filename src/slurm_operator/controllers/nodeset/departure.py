@@ -3,9 +3,12 @@
 A finalizer keeps the NodeSet until its nodes are drained and its pods are gone; without it Kubernetes would
 delete the pods with whatever runs on them. Three things lift it: the annotation that asks for that, a
 Controller that is deleted too (then there is no Slurm left to ask), and `--cascade=orphan`, which means that
-the pods are to stay. An external Slurm outlives its Controller: as long as it answers, it is asked. In the
-first two cases the pods lose their protection before: no operator would remove it later, and Kubernetes could
-not delete them.
+the pods are to stay. In the first two cases the pods lose their protection before: no operator would remove
+it later, and Kubernetes could not delete them.
+
+An external Slurm goes on without its Controller, and so do its jobs: the NodeSet waits for its answer, or for
+a person. That it is external is an annotation of the NodeSet, by which also a process knows it that never saw
+the Controller.
 
 With `--cascade=foreground` Kubernetes deletes what the NodeSet owns at once, not only the pods, which are
 protected, but also the budget that protects them from evictions. So it and the Service are kept for as long
@@ -21,14 +24,15 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import AddFinalizer, PatchPod, RemoveFinalizer
+from slurm_operator.controllers.nodeset.actions import AddFinalizer, PatchPod, RecordExternal, RemoveFinalizer
+from slurm_operator.controllers.nodeset.decisions import Hold, Wait
 from slurm_operator.controllers.nodeset.observation import Fate, Observation
-from slurm_operator.slurm.errors import WrongCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.controllers.nodeset.actions import Action
+    from slurm_operator.controllers.nodeset.sight import Sight
     from slurm_operator.kube.meta import Object, ObjectMeta
     from slurm_operator.kube.wire import BadObject
 
@@ -90,16 +94,27 @@ def still_protected(uid: str, pods: Iterable[Object]) -> str | None:
 
 
 def _without_slurm(seen: Observation) -> bool:
-    """Return whether the Controller is deleted and no Slurm is left to ask."""
-    if seen.controller is not Fate.OUTLIVED:
-        return seen.controller is not Fate.STAYS
-    view = seen.view
-    if view is None:
-        return True
-    if isinstance(view.failure, WrongCluster):
-        return False  # some Slurm answers, and it is not the one that could say what runs
-    asked = view.taken is not None or view.failure is not None
-    return asked and view.stale(seen.now)
+    """Return whether the Controller is deleted, and its slurmctld with it."""
+    return seen.controller in (Fate.LEAVES, Fate.GONE)
+
+
+def record(seen: Observation) -> list[Action]:
+    """Return what to write down, so that a process without the Controller knows whose Slurm goes on."""
+    written = seen.nodeset.metadata.annotations.get(wellknown.ANNOTATION_EXTERNAL_SLURM) == wellknown.TRUE
+    return [] if seen.external is None or seen.external == written else [RecordExternal(seen.external)]
+
+
+def unreachable(seen: Observation, sight: Sight) -> list[Hold]:
+    """Say that an external Slurm whose Controller is gone cannot be asked, if so."""
+    if seen.controller is not Fate.OUTLIVED or sight.sees or sight.unasked or not seen.workers:
+        return []
+    name = seen.nodeset.spec.controller_ref.name
+    text = (
+        f"Controller {name!r} is deleted and its external Slurm cannot be asked, so running jobs cannot be "
+        "ruled out: create the Controller and its RestApi or Cluster again, or annotate the NodeSet with "
+        f"{wellknown.ANNOTATION_SKIP_DRAIN}=true to delete it with whatever runs"
+    )
+    return [Hold(Wait.CONTROLLER_GONE, text)]
 
 
 def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:

@@ -141,7 +141,7 @@ class Fate(Enum):
     LEAVES = "leaves"
     GONE = "gone"
     OUTLIVED = "outlived"
-    """It leaves or is gone, but its slurmctld is external and goes on."""
+    """It leaves or is gone, but its slurmctld is external and goes on, whether it answers or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +169,8 @@ class Observation:
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     """The volume claims of the pods, those that exist, by name."""
     controller: Fate = Fate.STAYS
+    external: bool | None = None
+    """Whether the slurmctld of the Controller is external; None without a Controller."""
     settled: bool = True
     """The cache of pods shows all that this process has written."""
     since: float = -math.inf

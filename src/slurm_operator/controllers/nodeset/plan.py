@@ -83,7 +83,7 @@ def plan(seen: Observation) -> Plan:
     sight = look(seen)
     if seen.nodeset.deleting:
         return _leave(seen, sight)
-    before: list[Action] = [*departure.guard(seen)]
+    before: list[Action] = [*departure.record(seen), *departure.guard(seen)]
     if not seen.settled:
         return _finish(seen, sight, Demand(_desired(seen)), before, Cordons(), counted=False)
     demand = per_node(seen) if seen.daemon else numbered(seen, sight)
@@ -140,9 +140,11 @@ def _leave(seen: Observation, sight: Sight) -> Plan:
     after = reservation.reserve(seen, sight)
     if not seen.workers and seen.settled:
         after += departure.release(seen, wellknown.FINALIZER_DRAIN)
+    before = departure.record(seen)
+    demand.waits += departure.unreachable(seen, sight)
     if not seen.settled:
-        return _finish(seen, sight, demand, [], Cordons(), counted=False)
-    return _carry_out(seen, sight, demand, [], after, [])
+        return _finish(seen, sight, demand, before, Cordons(), counted=False)
+    return _carry_out(seen, sight, demand, before, after, [])
 
 
 def _carry_out(

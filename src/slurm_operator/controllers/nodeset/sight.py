@@ -303,13 +303,17 @@ def draining(node: Node) -> bool:
     return "DRAIN" in node.state and "UNDRAIN" not in node.state
 
 
+def failing(name: str) -> Hold:
+    """Say that a node cannot be drained because it is marked FAIL."""
+    return Hold(
+        Wait.NODE_FAILING,
+        f"{name} is marked as failing, and a drain would take that mark away: drain it by hand, or resume it",
+    )
+
+
 def _not_drained(verdict: Verdict, node: Node | None) -> Hold:
     if verdict.reason is Reason.NOT_DRAINING and node is not None and "FAIL" in node.state:
-        return Hold(
-            Wait.NODE_FAILING,
-            f"{node.name} is marked as failing, and a drain would take that mark away: "
-            "drain it by hand, or resume it",
-        )
+        return failing(node.name)
     if verdict.reason in _AS_SAID:
         return Hold(_AS_SAID[verdict.reason], verdict.message)
     return Hold(*_STEADY.get(verdict.reason, (Wait.STATE_UNKNOWN, verdict.message)))

@@ -35,13 +35,16 @@ if TYPE_CHECKING:
 _CONDITIONS = 200
 # The end of a pod that is in no cache is no event.
 _LOOK_AGAIN: Final = 10.0
+_GUARDS: Final = {do.AddFinalizer(wellknown.FINALIZER_DRAIN), do.RecordExternal(external=True)}
 _UNGUARDED: Final = (
-    "no worker is made while the finalizer that keeps the NodeSet until its workers are drained cannot be set"
+    "no worker is made while the finalizer that keeps the NodeSet until its workers are drained, and the "
+    "annotation that its Slurm is external, cannot be set"
 )
 _TOGETHER = {
     do.UndrainNodes: do.DrainNodes,
     do.ResumeNodes: do.DrainNodes,
     do.RemoveFinalizer: do.AddFinalizer,
+    do.RecordExternal: do.AddFinalizer,
     do.ReleasePod: do.DeletePod,
 }
 
@@ -76,7 +79,7 @@ class Actor:
             some: list[Any] = [*group]
             if kind is do.AddFinalizer:
                 kept = await self._finalizers(work, some)
-                guarded = kept or do.AddFinalizer(wellknown.FINALIZER_DRAIN) not in some
+                guarded = kept or not {*some} & _GUARDS
             elif kind is do.CreatePod and not guarded:
                 # Whoever deletes the NodeSet now would delete them with whatever runs in them.
                 if work.outcome.errors:
@@ -125,24 +128,24 @@ class Actor:
             case _:
                 raise TypeError(f"nobody knows how to do {kind.__name__}")
 
-    async def _finalizers(self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer]) -> bool:
-        """Change the finalizers; tell whether they are as planned."""
+    async def _finalizers(
+        self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
+    ) -> bool:
+        """Change the finalizers, and write down where Slurm is; tell whether both are as planned."""
         meta = work.nodeset.metadata
         if do.RemoveFinalizer(wellknown.FINALIZER_DRAIN) in group and not await self._lets_go(work):
             return False
         wanted = dict.fromkeys(meta.finalizers)
+        metadata: dict[str, Any] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
         for action in group:
             if isinstance(action, do.AddFinalizer):
                 wanted[action.name] = None
-            else:
+            elif isinstance(action, do.RemoveFinalizer):
                 wanted.pop(action.name, None)
-        body = {
-            "metadata": {
-                "uid": meta.uid,
-                "resourceVersion": meta.resource_version,
-                "finalizers": [*wanted],
-            }
-        }
+            else:
+                value = wellknown.TRUE if action.external else None
+                metadata["annotations"] = {wellknown.ANNOTATION_EXTERNAL_SLURM: value}
+        body = {"metadata": {**metadata, "finalizers": [*wanted]}}
         try:
             answer = await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
         except KubeError as error:

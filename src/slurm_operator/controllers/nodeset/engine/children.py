@@ -54,8 +54,7 @@ class Children:
     async def settle(self, nodeset: NodeSet, outcome: Outcome) -> None:
         """Make the objects beside the pods what they should be."""
         namespace = nodeset.metadata.namespace
-        service = Key(namespace, nodeset.worker_service_name)
-        self._caches.services.want(Owner(self._controller, nodeset.key), (service,))
+        self._watch_service(nodeset)
         desired = slurmd_shared.desired(
             nodeset,
             self._caches.siblings(namespace, nodeset.spec.controller_ref.name),
@@ -70,9 +69,15 @@ class Children:
 
     async def keep_shared(self, nodeset: NodeSet, outcome: Outcome) -> None:
         """Keep what workers share, for a NodeSet that is being deleted and has workers that drain."""
+        # A process that has just started has not seen the NodeSet before its deletion.
+        self._watch_service(nodeset)
         siblings = self._caches.siblings(nodeset.metadata.namespace, nodeset.spec.controller_ref.name)
         for manifest in slurmd_shared.shared(nodeset, siblings):
             await self._apply(nodeset, manifest, outcome)
+
+    def _watch_service(self, nodeset: NodeSet) -> None:
+        service = Key(nodeset.metadata.namespace, nodeset.worker_service_name)
+        self._caches.services.want(Owner(self._controller, nodeset.key), (service,))
 
     def release(self, key: Key) -> None:
         """Watch no Service for a NodeSet that is gone."""

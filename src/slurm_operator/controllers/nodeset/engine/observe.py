@@ -15,6 +15,7 @@ import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.engine.neighbourhood import Neighbourhood
 from slurm_operator.controllers.nodeset.observation import Fate, Observation, read_worker
 from slurm_operator.objects import slurmd
@@ -78,10 +79,13 @@ class Observer:
             return None
         return self._connections.get(key)
 
-    def _fate(self, ground: Ground, connection: Connection | None) -> Fate:
-        fate = ground.master.fate
-        outlived = connection is not None and self._connections.outlives(_controller_key(ground.nodeset))
-        return Fate.OUTLIVED if outlived and fate is not Fate.STAYS else fate
+    def _fate(self, ground: Ground) -> Fate:
+        fate, nodeset, controller = ground.master.fate, ground.nodeset, ground.master.controller
+        if fate is Fate.STAYS:
+            return fate
+        recorded = nodeset.metadata.annotations.get(wellknown.ANNOTATION_EXTERNAL_SLURM) == wellknown.TRUE
+        known = recorded or self._connections.outlives(_controller_key(nodeset))
+        return Fate.OUTLIVED if (known if controller is None else controller.spec.external) else fate
 
     async def look(self, ground: Ground, memory: Memory) -> Observation:
         """Return what there is to see of a NodeSet now."""
@@ -103,7 +107,8 @@ class Observer:
             nodes=nodes,
             fit=ground.fit,
             claims=claims,
-            controller=self._fate(ground, connection),
+            controller=self._fate(ground),
+            external=None if ground.master.controller is None else ground.master.controller.spec.external,
             settled=settled,
             since=self.since,
             # While a state is being changed, no list says anything about that node.
