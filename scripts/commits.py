@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-BASE: Final = "916c25621daae35f05c6e44727f0f12e2113d160"
+BASE: Final = "3c6493f2956d6e2e98ca6afe28d572381ce51d0c"
 LONGEST: Final = 72
 TRIVIAL: Final = 100
 # In the imperative these end otherwise.

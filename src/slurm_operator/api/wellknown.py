@@ -36,6 +36,8 @@ ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
 ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"
 # "true" on a pod whose slurmd was started with `-N NAME`, so that its name in Slurm is certain.
 ANNOTATION_STATED_NAME: Final = f"{NODESET_PREFIX}stated-name"
+# How many pods of this worker ended in a row before this one; see controllers/nodeset/decide/scale.py.
+ANNOTATION_POD_FAILURES: Final = f"{NODESET_PREFIX}pod-failures"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
 ANNOTATION_SLURM_KEY_HASH: Final = f"{PREFIX}slurm-key-hash"
@@ -74,6 +76,9 @@ ANNOTATION_APPLY_CORRECTIONS: Final = f"{PREFIX}apply-corrections"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
 
+# On a NodeSet: "true" says that the slurmctld of its Controller is external, and goes on without it.
+ANNOTATION_EXTERNAL_SLURM: Final = f"{NODESET_PREFIX}external-slurm"
+
 # ---------------------------------------------------------------------------------- annotations on Secrets
 # Which of its keys is that of a Slurm cluster, if it is called neither slurm.key nor slurm.jwks: by this the
 # API server knows, without asking anybody else, which changes to show to the webhook.
@@ -83,6 +88,11 @@ ANNOTATION_SLURM_KEY: Final = f"{PREFIX}slurm-key"
 LABEL_APP_NAME: Final = "app.kubernetes.io/name"
 LABEL_APP_INSTANCE: Final = "app.kubernetes.io/instance"
 LABEL_APP_COMPONENT: Final = "app.kubernetes.io/component"
+LABEL_APP_MANAGED_BY: Final = "app.kubernetes.io/managed-by"
+LABEL_APP_PART_OF: Final = "app.kubernetes.io/part-of"
+# The values of the last two on whatever this operator makes.
+OPERATOR: Final = "slurm-operator"
+APPLICATION: Final = "slurm"
 LABEL_CLUSTER: Final = f"{PREFIX}cluster"
 LABEL_CONTROLLER_ACTIVE: Final = f"{CONTROLLER_PREFIX}active"
 LABEL_POD_NAME: Final = f"{NODESET_PREFIX}pod-name"

@@ -5,8 +5,9 @@ signed the server's certificate. From these comes one connection, and from its v
 condition `Ready`. Another URL, token or authority replaces the connection; a Cluster that is deleted takes
 its connection with it, without a finalizer, since nothing outside of this process has to be undone.
 
-A cluster that cannot be reached is asked again after 1 s and then ever less often, down to every 15 minutes:
-it may be a machine that is gone for good. An edit of the Cluster or of its Secret has it asked at once.
+A cluster that cannot be reached is asked again after 1 s and then every 5 s, so that it is in use seconds
+after an outage, however long that lasted. A refused token is tried ever less often, down to every 5 minutes:
+it is not a matter of time. An edit of the Cluster or of its Secret has either asked at once.
 
 The token is somebody else's, and nobody renews it here. When its end is near, the message says so.
 """
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
 
 NAME: Final = "cluster-controller"
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-cluster"
-BACKOFF: Final = WatchTiming(failure_base=1.0, failure_cap=15 * 60.0)
+# No watch tells when a server that others run is back. To ask a dead one is a connection that is refused or
+# times out, and the breaker lets only one in ten seconds through.
+BACKOFF: Final = WatchTiming(failure_base=1.0, failure_cap=5.0, refused_base=5.0, refused_cap=5 * 60.0)
 
 # The last fifth of a token's life is time to renew it, but a year's token is no matter of months.
 _LAST_PART: Final = 0.2

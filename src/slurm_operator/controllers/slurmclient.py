@@ -11,7 +11,8 @@ own; each is watched, so the condition heals the moment it appears. What exists 
 missing: the connection stays as it is. A Controller that was made anew gets a connection of its own, since it
 may be another cluster. Nothing here polls: a health that changes comes from the connection's watch through a
 channel, and a look is asked for later only while a failure is young. A connection that fails is tried ever
-less often; when its RestApi becomes ready, it is tried at once.
+less often; when a RestApi of the Controller becomes ready, it is tried at once, also if it leads through a
+Cluster: that may well lead to this very RestApi.
 
 slurmrestd reports the name of its cluster. If the workers of a Controller join a cluster of another name, the
 condition says so, and the connection tells this Controller nothing, while it may serve others (`clients`).
@@ -323,6 +324,8 @@ class SlurmClient:
                 shared = self._connections.link(
                     own, through, cluster=expected_cluster(controller), external=controller.spec.external
                 )
+                if shared is not None:
+                    self._hasten(controller, self._oldest_restapi(controller), shared)
                 return await self._say(controller, self._shared_health(choice, shared))
             case RestApi():
                 return await self._connect(controller, choice, own)
@@ -370,13 +373,25 @@ class SlurmClient:
         connection = self._connections.set(
             own, chosen, cluster=expected_cluster(controller), external=controller.spec.external
         )
+        self._hasten(controller, restapi, connection)
+        now = asyncio.get_running_loop().time()
+        health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
+        return await self._say(controller, health)
+
+    def _hasten(self, controller: Controller, restapi: RestApi | None, connection: Connection) -> None:
+        """Try a connection that fails at once if the RestApi has become ready since the last look."""
+        if restapi is None:
+            self._serving.pop(controller.key, None)
+            return
         before, serves = self._serving.get(controller.key), serving(restapi)
         self._serving[controller.key] = serves
         if came_back(before, serves):
             connection.retry()
-        now = asyncio.get_running_loop().time()
-        health = assess(observe(connection), self._reporter.previous(controller), now, grace=self._grace)
-        return await self._say(controller, health)
+
+    def _oldest_restapi(self, controller: Controller) -> RestApi | None:
+        restapis = self._restapis.store.list(controller.metadata.namespace)
+        mine = [one for one in restapis if one.spec.controller_ref.name == controller.metadata.name]
+        return min(mine, key=_seniority, default=None)
 
     def _shared_health(self, cluster: Cluster, connection: Connection | None) -> Health:
         """Say how a connection is that a Controller shares with a Cluster."""

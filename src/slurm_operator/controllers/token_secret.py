@@ -11,7 +11,7 @@ import base64
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.objects.labels import LAST_APPLIED, merge_maps, owner_reference
+from slurm_operator.objects.labels import LAST_APPLIED, merge_maps, owner_reference, recommended
 
 if TYPE_CHECKING:
     from slurm_operator.api import Token
@@ -30,7 +30,9 @@ def desired(token: Token, value: str) -> dict[str, Any]:
         "metadata": {
             "name": token.secret_name,
             "namespace": metadata.namespace,
-            "labels": merge_maps(metadata.labels, {wellknown.LABEL_TOKEN_SECRET: wellknown.TRUE}),
+            "labels": recommended(
+                merge_maps(metadata.labels, {wellknown.LABEL_TOKEN_SECRET: wellknown.TRUE})
+            ),
             **({"annotations": annotations} if annotations else {}),
             "ownerReferences": [owner_reference(token)],
         },

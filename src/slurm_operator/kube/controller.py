@@ -55,8 +55,8 @@ _WATCHDOG_TICK = 0.5
 
 # Keys of one namespace in work at a time; most namespaces have fewer objects of a kind.
 PER_NAMESPACE: Final = 8
-# What a reconcile computes takes less; what takes longer waits for a server. With 2 s instead, four NodeSets
-# for whose pods the API server took 3 s made the reconciles of all others take four times as long (p95).
+# What a reconcile computes takes less; what takes longer waits for a server. With one worker, the default,
+# whoever comes next waits for as long as this.
 _RELEASE_SECONDS: Final = 0.05
 
 

@@ -4,6 +4,9 @@ Later sources win: the custom resource's own labels and annotations, then what i
 then the operator's labels, which selectors depend on. `kubectl.kubernetes.io/last-applied-configuration` is
 never inherited: on a child it would claim that somebody applied a Controller under the child's name.
 
+Children also say that they are of this operator (`recommended`), where the user has set nothing else. That is
+a label of objects and of new workers only. Pod templates stay without it: a label more restarts daemons.
+
 Pod templates inherit labels but no annotations of the custom resource (`pods.template_metadata`): tools
 rewrite annotations at will, and a template that changes restarts daemons.
 """
@@ -15,10 +18,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from slurm_operator.api import wellknown
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from slurm_operator.api import Kind
     from slurm_operator.api.shared import Metadata
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_HELM = "Helm"
 
 
 class App(NamedTuple):
@@ -54,9 +60,26 @@ def object_metadata(
     return {
         "name": name,
         "namespace": owner.metadata.namespace,
-        "labels": merge_maps(*(source.labels for source in sources), app_labels(app, owner.metadata.name)),
+        "labels": recommended(
+            merge_maps(*(source.labels for source in sources), app_labels(app, owner.metadata.name))
+        ),
         **({"annotations": annotations} if annotations else {}),
         "ownerReferences": [owner_reference(owner)],
+    }
+
+
+def recommended(labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the labels of a child with those that name its manager and its application, where it has none.
+
+    A chart labels the custom resource with `managed-by: Helm`; that is not true of its children.
+    """
+    managers = {wellknown.LABEL_APP_MANAGED_BY: wellknown.OPERATOR}
+    helm = labels.get(wellknown.LABEL_APP_MANAGED_BY) == _HELM
+    return {
+        **managers,
+        wellknown.LABEL_APP_PART_OF: wellknown.APPLICATION,
+        **labels,
+        **(managers if helm else {}),
     }
 
 

@@ -1,4 +1,9 @@
-"""The ServiceMonitor of slurmctld, where the Prometheus operator is installed."""
+"""The ServiceMonitor of slurmctld, where the Prometheus operator is installed.
+
+The labels and the port that it selects are those of two Services: the one of clients, which leads to the
+active slurmctld, and the headless one, which leads to every pod. A relabeling keeps the targets of the
+former, so that every series exists once.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +38,10 @@ def service_monitor(controller: Controller, wish: ServiceMonitor) -> Manifest:
         "spec": {
             "selector": {"matchLabels": labels.selector_labels(_APP, controller.metadata.name)},
             "namespaceSelector": {"matchNames": [controller.metadata.namespace]},
-            "endpoints": [_endpoint(endpoint, wish) for endpoint in wish.endpoints or _ENDPOINTS],
+            "endpoints": [
+                {**_endpoint(endpoint, wish), "relabelings": [_of_service(controller.service_name)]}
+                for endpoint in wish.endpoints or _ENDPOINTS
+            ],
         },
     }
 
@@ -49,3 +57,8 @@ def _endpoint(endpoint: MetricsEndpoint, wish: ServiceMonitor) -> dict[str, Any]
         "path": endpoint.path,
         **{name: value for name, value in times.items() if value},
     }
+
+
+def _of_service(name: str) -> dict[str, Any]:
+    """Return the rule that drops the targets of all other Services."""
+    return {"action": "keep", "sourceLabels": ["__meta_kubernetes_service_name"], "regex": name}

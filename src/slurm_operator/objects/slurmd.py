@@ -40,7 +40,13 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _CAPABILITIES = ("BPF", "NET_ADMIN", "SYS_ADMIN", "SYS_NICE")
 
 # What is true of one pod only. A request to remove would remove each new one at once, for ever.
-_NOT_OF_ALL = frozenset({wellknown.ANNOTATION_STATED_NAME, wellknown.ANNOTATION_REMOVAL_REQUESTED})
+_NOT_OF_ALL = frozenset(
+    {
+        wellknown.ANNOTATION_STATED_NAME,
+        wellknown.ANNOTATION_REMOVAL_REQUESTED,
+        wellknown.ANNOTATION_POD_FAILURES,
+    }
+)
 _ENV_GRACE = "SLINKY_GRACE_SECONDS"
 # That of Kubernetes.
 _DEFAULT_GRACE = 30
@@ -135,8 +141,12 @@ def content_changed(annotations: Mapping[str, str], hashes: Mapping[str, str]) -
     return any(annotations.get(name, value) != value for name, value in hashes.items())
 
 
-def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
-    """Return the pod of one worker; `revision` is the hash of the revision that it is made from."""
+def pod(template: WorkerTemplate, worker: Worker, revision: str, *, failures: int = 0) -> Manifest:
+    """Return the pod of one worker.
+
+    `revision` is the hash of the revision that it is made from; `failures` says how many pods of this worker
+    have ended in a row before it.
+    """
     nodeset, spec = template.nodeset, template.spec
     host_network = bool(spec.get("hostNetwork"))
     containers = [
@@ -150,6 +160,8 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
         **{name: value for name, value in template.annotations.items() if name not in _NOT_OF_ALL},
         **slurmd_args.marks(slurmd, worker, host_network=host_network),
     }
+    if failures:
+        annotations[wellknown.ANNOTATION_POD_FAILURES] = str(failures)
     if worker.topology is not None:
         # Known before the pod is scheduled, so that slurmd has it from its first start.
         annotations[wellknown.ANNOTATION_TOPOLOGY] = worker.topology or annotations.get(
@@ -163,7 +175,7 @@ def pod(template: WorkerTemplate, worker: Worker, revision: str) -> Manifest:
             "generateName": nodeset.pod_generate_name,
             "namespace": nodeset.metadata.namespace,
             "labels": {
-                **template.labels,
+                **labels.recommended(template.labels),
                 **identity_labels(worker, host_network=host_network),
                 wellknown.LABEL_REVISION_HASH: revision,
                 **_protection(nodeset),

@@ -79,9 +79,11 @@ def claims(nodeset: NodeSet, identity: str) -> list[Manifest]:
             "metadata": {
                 "name": nodeset.claim_name(name, identity),
                 "namespace": nodeset.metadata.namespace,
-                "labels": labels.merge_maps(
-                    take(metadata, "labels", dict, _WHERE),
-                    labels.selector_labels(SLURMD, nodeset.metadata.name),
+                "labels": labels.recommended(
+                    labels.merge_maps(
+                        take(metadata, "labels", dict, _WHERE),
+                        labels.selector_labels(SLURMD, nodeset.metadata.name),
+                    )
                 ),
                 **{key: metadata[key] for key in ("annotations",) if metadata.get(key)},
                 **({"ownerReferences": references} if references else {}),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.api import NodeSet
+    from slurm_operator.kube.models import PodDisruptionBudget
 
 
 # More pods than there can be. With `maxUnavailable: 0` Kubernetes compares the healthy pods with the scale of
@@ -57,6 +58,7 @@ def service(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifest:
         {
             "name": nodeset.worker_service_name,
             "namespace": nodeset.metadata.namespace,
+            "labels": labels.recommended({}),
             "ownerReferences": owners,
         },
         port_name=SLURMD.name,
@@ -76,6 +78,7 @@ def disruption_budget(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifes
         "metadata": {
             "name": nodeset.worker_pdb_name,
             "namespace": nodeset.metadata.namespace,
+            "labels": labels.recommended({}),
             "ownerReferences": owners,
         },
         "spec": {
@@ -88,6 +91,19 @@ def disruption_budget(nodeset: NodeSet, owners: list[dict[str, Any]]) -> Manifes
             },
         },
     }
+
+
+def protects(nodeset: NodeSet, budget: PodDisruptionBudget) -> bool:
+    """Return whether a budget forbids the eviction of every protected worker of a NodeSet, and stays."""
+    wanted = disruption_budget(nodeset, [])["spec"]
+    selector = budget.spec.selector
+    return (
+        not budget.deleting
+        and budget.spec.min_available == wanted["minAvailable"]
+        and selector is not None
+        and not selector.match_expressions
+        and selector.match_labels == wanted["selector"]["matchLabels"]
+    )
 
 
 def ssh_config(nodeset: NodeSet) -> Manifest:

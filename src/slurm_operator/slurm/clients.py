@@ -242,7 +242,8 @@ class Connections:
         self._drop(current)
         self._own[key] = connection
         self._watches[connection] = self._start(connection)
-        log.info("connection replaced" if current else "connection made", cluster=str(key), url=target.url)
+        done = "Slurm client: connection replaced" if current else "Slurm client: connection made"
+        log.info(done, cluster=str(key), url=target.url)
         return connection.expecting(cluster)
 
     def link(
@@ -270,7 +271,7 @@ class Connections:
         connection = self._own.pop(key, None)
         self._drop(connection)
         if connection is not None:
-            log.info("connection removed", cluster=str(key), url=connection.target.url)
+            log.info("Slurm client: connection removed", cluster=str(key), url=connection.target.url)
         return linked is not None or connection is not None
 
     async def close(self) -> None:

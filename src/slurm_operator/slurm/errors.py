@@ -6,7 +6,7 @@
     │   ├── ControllerDown       slurmrestd answers, slurmctld does not: 502, 504, or a ping without response
     │   ├── Overloaded           Slurm limits the rate of requests and asks to come back later
     │   └── CircuitOpen          not even asked: the last attempts failed and the next is not due yet
-    ├── TokenRefused             401 or 511: the token is missing, expired, or signed with another key
+    ├── TokenRefused             401, 403 or 511: the token is missing, expired, or signed with another key
     ├── Refused                  Slurm understood and said no: `errors[]`, also inside of an HTTP 200
     │   └── NotFound             what was named does not exist
     ├── BadReply                 an answer that cannot be trusted: truncated, no JSON, unknown shape

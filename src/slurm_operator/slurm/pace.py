@@ -48,6 +48,9 @@ class WatchTiming:
     """After this time a list is asked for as a whole, not only if it changed; or when it would be stale."""
     failure_base: float = 1.0
     failure_cap: float = 30.0
+    refused_base: float = 2.0
+    """The first pause after a refused token, which no repetition makes valid; a new one is tried at once."""
+    refused_cap: float = 60.0
     stale_after: float = 30.0
     """A list of nodes older than this says nothing any more."""
     jobs_stale_after: float = 120.0
@@ -56,9 +59,15 @@ class WatchTiming:
     cost: float = 10.0
     """A list that took a second is not asked for again for so many seconds, half as many in a hurry."""
 
-    def backoff(self, failures: int) -> float:
-        """Return how long to wait after so many failures in a row; jitter keeps clusters apart."""
-        bound = min(self.failure_cap, self.failure_base * 2.0 ** min(failures - 1, _DOUBLINGS))
+    def backoff(self, failures: int, *, refused: bool = False) -> float:
+        """Return how long to wait after so many failures in a row; jitter keeps clusters apart.
+
+        `refused`: the failures are refusals of the token.
+        """
+        base, cap = (
+            (self.refused_base, self.refused_cap) if refused else (self.failure_base, self.failure_cap)
+        )
+        bound = min(cap, base * 2.0 ** min(failures - 1, _DOUBLINGS))
         return bound * random.uniform(0.5, 1.0)  # noqa: S311 - spread, not secrecy
 
 

@@ -52,6 +52,8 @@ NOT_FOUND: Final = 404
 INTERNAL_ERROR: Final = 500
 _REDIRECTS = range(300, 400)
 _TOKEN_STATUSES = frozenset({401, 511})
+# What stands in front of slurmrestd answers this to a token that it does not accept.
+_FORBIDDEN = 403
 _GATEWAY_STATUSES = frozenset({502, 503, 504})
 _TOO_MANY_REQUESTS = 429
 
@@ -66,7 +68,7 @@ NO_SUCH_NODE: Final = 2018
 NO_SUCH_RESERVATION: Final = 2053
 
 _PLAIN: Final[tuple[tuple[Container[int], type[SlurmError], str], ...]] = (
-    (_TOKEN_STATUSES, TokenRefused, "slurmrestd refused the token"),
+    (_TOKEN_STATUSES | {_FORBIDDEN}, TokenRefused, "slurmrestd refused the token"),
     (_GATEWAY_STATUSES, RestUnreachable, "something in front of slurmrestd cannot reach it"),
     ({_TOO_MANY_REQUESTS}, Overloaded, "too many requests"),
     ({NOT_MODIFIED}, BadReply, "unchanged, to a question without a condition"),

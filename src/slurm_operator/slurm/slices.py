@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from slurm_operator.slurm.steps import step
-from slurm_operator.slurm.turns import Turns
+from slurm_operator.slurm.thread_turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -30,6 +30,7 @@ from slurm_operator.slurm.errors import (
     ReplyTooLarge,
     RestUnreachable,
     SlurmError,
+    TokenRefused,
 )
 from slurm_operator.slurm.jobs import JobBook
 from slurm_operator.slurm.pace import Poll
@@ -108,7 +109,7 @@ class Survey:
         """Return how long to wait before the next round."""
         timing = self._timing
         if self.failures:
-            return timing.backoff(self.failures)
+            return timing.backoff(self.failures, refused=isinstance(self.view.failure, TokenRefused))
         wanted = timing.rest
         if self.belief.doubtful:
             wanted = min(wanted, timing.doubt)
@@ -170,8 +171,10 @@ class Survey:
         if isinstance(error, CircuitOpen) and before is not None:
             # It was opened by what went wrong before, and that is what people need to know.
             return
+        if isinstance(error, TokenRefused) is not isinstance(before, TokenRefused):
+            self.failures = 1
         if type(error) is not type(before):
-            self._log.warning("Slurm cannot be watched", kind=error.kind, error=str(error))
+            self._log.warning("Slurm client: nodes cannot be listed", kind=error.kind, error=str(error))
         self.view = replace(self.view, failure=error)
 
     # --- nodes
@@ -233,7 +236,7 @@ class Survey:
 
     def _recovered(self) -> None:
         if self.failures:
-            self._log.info("Slurm can be watched again", failures=self.failures)
+            self._log.info("Slurm client: nodes can be listed again", failures=self.failures)
             self._forget()
         self.failures = 0
 

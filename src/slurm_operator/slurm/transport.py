@@ -26,7 +26,7 @@ from slurm_operator.slurm import http1
 from slurm_operator.slurm.errors import BadReply, ReplyTooLarge, RestUnreachable, SlurmError
 from slurm_operator.slurm.replies import Reply
 from slurm_operator.slurm.room import NoRoomError
-from slurm_operator.slurm.turns import Turns
+from slurm_operator.slurm.thread_turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

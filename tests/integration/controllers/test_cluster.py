@@ -227,7 +227,8 @@ async def _message(world: World, text: str, *, end: bool = False) -> bool:
 class Patient(WatchTiming):
     """Asks a server that failed once again after an hour."""
 
-    def backoff(self, failures: int) -> float:
+    def backoff(self, failures: int, *, refused: bool = False) -> float:
+        del refused
         return 3600.0 * failures
 
 

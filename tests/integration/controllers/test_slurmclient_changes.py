@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Cluster, Controller, RestApi
+from slurm_operator.controllers.cluster import ClusterController
 from slurm_operator.kube.errors import Invalid
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Event
@@ -22,12 +23,14 @@ from tests.integration.controllers.connecting import (
     connection,
     has_event,
     has_message,
+    impatient,
     override,
 )
 from tests.integration.programs.running import eventually
 from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
+    from kubebox.pytest_plugin import SlurmBoxFactory
     from tests.integration.controllers.conftest import World
 
 
@@ -138,6 +141,53 @@ async def test_a_restapi_that_becomes_ready_is_asked_at_once(
     await _serves(world, "True", "02")
     await world.says(world.api_ready, "Connected")
     assert connection(operator, world).rest is found.rest
+
+
+async def test_a_restapi_that_becomes_ready_hastens_the_cluster_that_leads_to_it(
+    world: World, hostile: HostileSlurmrestd
+) -> None:
+    """A connection through a Cluster is tried at once, too, when the Controller's RestApi is ready."""
+    # Pauses that are soon longer than any test.
+    timing = WatchTiming(failure_base=0.02, failure_cap=3600.0)
+    operator = await world.operator(
+        builds=(lambda wiring: ClusterController(wiring, timing=timing, grace=0.3).controller, impatient)
+    )
+    await world.secret("token", **{"auth-token": b"a-token"})
+    await world.cluster("main", hostile.url)
+    await world.controller()
+    await world.restapi("api")
+    await world.says(world.api_ready, "Connected")
+    shared = connection(operator, world)
+    hostile.fault = Fault.BAD_GATEWAY
+    await _serves(world, "False", "01")
+    now = asyncio.get_running_loop().time()
+    with pytest.raises(Unavailable):
+        await shared.watch.refreshed(now, now + 3.0)
+    await world.says(world.api_ready, "SlurmctldDown")
+    hostile.fault = None
+    await _serves(world, "True", "02")
+    await world.says(world.api_ready, "Connected")
+    assert connection(operator, world).rest is shared.rest
+
+
+async def test_a_cluster_is_used_again_without_a_hint(
+    world: World, slurm_box_factory: SlurmBoxFactory
+) -> None:
+    """A real slurmrestd that comes back is used again although no object says so; so is a new key."""
+    box = slurm_box_factory(nodes=1)
+    await world.operator()
+    await world.secret("token", **{"auth-token": box.token().encode()})
+    await world.cluster("main", box.url)
+    await world.controller()
+    await world.says(world.api_ready, "Connected")
+    await asyncio.to_thread(box.stop, "slurmrestd")
+    await world.says(world.api_ready, "SlurmrestdUnreachable")
+    await asyncio.to_thread(box.start, "slurmrestd")
+    await world.says(world.api_ready, "Connected")
+    await asyncio.to_thread(box.rotate_jwt_key)
+    await world.says(world.api_ready, "TokenRefused")
+    await world.secret("token", **{"auth-token": box.token().encode()})
+    await world.says(world.api_ready, "Connected")
 
 
 # ------------------------------------------------------------------------------------------ cannot be read

@@ -21,12 +21,17 @@ if TYPE_CHECKING:
 _TEMPLATE = "spec.template.metadata"
 # What is better than in the reference, by its number in the list of differences, and where it shows.
 _ACTIVE = f"{_TEMPLATE}.labels.controller.slinky.slurm.net/active: only ours"  # 6
+_RECOMMENDED = [f"metadata.labels.app.kubernetes.io/{name}: only ours" for name in ("managed-by", "part-of")]
 _KEY_HASH = f"{_TEMPLATE}.annotations.slinky.slurm.net/slurm-key-hash: only ours"  # 1
 _CONFIG_HASH = f"{_TEMPLATE}.annotations.slinky.slurm.net/slurm-config-hash: only ours"  # 1
 WANTED = {
     ("StatefulSet", "controller"): [_ACTIVE],
     ("Deployment", "restapi"): [_CONFIG_HASH, _KEY_HASH],
     ("Deployment", "login"): [_KEY_HASH],
+    # Each slurmctld is scraped once.
+    ("ServiceMonitor", "controller"): [
+        f"spec.endpoints[{index}].relabelings: only ours" for index in range(4)
+    ],
 }
 _SERVICE_MONITOR = "ServiceMonitor"  # no API server of the tests knows this kind; it has no defaults
 # The children of NodeSets and the work of Kubernetes' own controllers are no concern of these functions.
@@ -92,4 +97,5 @@ def test_children_are_those_of_the_reference(
         golden = comparable(expected[key], item, "NS")
         _settle_hashes(ours, golden, case, kube_namespace)
         component: Any = item["metadata"]["labels"]["app.kubernetes.io/component"]
-        assert list(differences(ours, golden)) == WANTED.get((key[0], component), []), json.dumps(key)
+        wanted = [*_RECOMMENDED, *WANTED.get((key[0], component), [])]
+        assert list(differences(ours, golden)) == wanted, json.dumps(key)

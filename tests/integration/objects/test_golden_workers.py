@@ -27,9 +27,13 @@ _NO_SSH = [
     f"{_ANNOTATIONS}.slinky.slurm.net/{name}-conf-hash: only theirs: {_NOTHING!r}"
     for name in ("sshd", "sssd")
 ]
+_MANAGED, _PART = (
+    f"metadata.labels.app.kubernetes.io/{name}: only ours" for name in ("managed-by", "part-of")
+)
+_LABELS = "metadata.labels: only ours"
 _PROTECTED = "metadata.labels.nodeset.slinky.slurm.net/pod-protect: only ours"
 _PATIENCE = [f"spec.tolerations[{index}].tolerationSeconds: only theirs: 300" for index in (0, 1)]
-_STRICT = ["spec.maxUnavailable: only theirs: 0", "spec.minAvailable: only ours"]
+_STRICT = [_LABELS, "spec.maxUnavailable: only theirs: 0", "spec.minAvailable: only ours"]
 _TOPOLOGY = "Topology='\"$SLINKY_TOPOLOGY\"'"
 _LAST, _SORTED = (
     f"'Features=a100,gpu,nvlink Gres=gpu:8 {rest}'"
@@ -38,12 +42,14 @@ _LAST, _SORTED = (
 WANTED = {
     "06-nodeset-rich": [
         _KEY_HASH,
+        _MANAGED,
+        _PART,
         _PROTECTED,
         f"spec.containers[0].args[4]: ours {_LAST!r}, theirs {_SORTED!r}",
         *_PATIENCE,
     ],
 }
-_USUAL = [_KEY_HASH, *_NO_SSH, _PROTECTED, *_PATIENCE]
+_USUAL = [_KEY_HASH, *_NO_SSH, _MANAGED, _PART, _PROTECTED, *_PATIENCE]
 _OUR_ENVIRONMENT = ("SLINKY_NODE_NAME", "SLINKY_POD_UID", "SLINKY_GRACE_SECONDS")
 _OUR_TOLERATION = {"effect": "NoExecute", "key": "nodeset.slinky.slurm.net/worker", "operator": "Equal"}
 
@@ -104,5 +110,9 @@ def test_children_are_those_of_the_reference(
         golden = comparable(expected[key], item, "NS")
         if item["kind"] == "Pod":
             _settle(ours, golden)
-        wanted = {"Pod": WANTED.get(name, _USUAL), "PodDisruptionBudget": _STRICT}.get(item["kind"], [])
+        wanted = {
+            "Pod": WANTED.get(name, _USUAL),
+            "PodDisruptionBudget": _STRICT,
+            "Service": [_LABELS],
+        }.get(item["kind"], [_MANAGED, _PART])
         assert list(differences(ours, golden)) == wanted, json.dumps(key)

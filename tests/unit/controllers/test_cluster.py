@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -11,8 +12,13 @@ from slurm_operator.controllers.cluster import BACKOFF, claims_of, expiry, targe
 from slurm_operator.controllers.health import Problem
 from slurm_operator.kube.meta import ObjectMeta
 from slurm_operator.kube.models import Secret
+from slurm_operator.slurm import errors
 from slurm_operator.slurm.clients import Target
 from slurm_operator.slurm.token import Claims, mint
+from tests.unit.slurm.scripted import Cluster as Scripted
+from tests.unit.slurm.scripted import now, watching
+from tests.unit.slurm.views import node
+from tests.virtualtime import virtual_time
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TOKEN = Secret(data={"auth-token": b"abc.def\n", "ca.crt": b"PEM"})
@@ -81,10 +87,25 @@ def test_what_is_wrong_is_named(given: Cluster, secret: Secret | None, reason: s
     assert "SLURM JWT" not in found.message
 
 
-def test_a_failing_cluster_is_asked_ever_less_often() -> None:
-    """The pause after failures starts at a second and ends at 15 minutes."""
+def test_a_failing_cluster_is_asked_again_within_seconds() -> None:
+    """The pause after failures starts at a second and ends at five; after refusals it ends at 5 minutes."""
     assert 0 < BACKOFF.backoff(1) <= 1.0
-    assert 450.0 <= BACKOFF.backoff(100) <= 900.0
+    assert 2.5 <= BACKOFF.backoff(100) <= 5.0
+    assert 2.5 <= BACKOFF.backoff(1, refused=True) <= 5.0
+    assert 150.0 <= BACKOFF.backoff(100, refused=True) <= 300.0
+
+
+@virtual_time
+async def test_a_cluster_is_used_again_seconds_after_a_long_outage() -> None:
+    """After six hours without an answer, the next list comes within seconds of the server's return."""
+    cluster = Scripted(node("n1"))
+    cluster.failures["nodes"] = errors.RestUnreachable("connection refused")
+    async with watching(cluster, BACKOFF) as watched:
+        await asyncio.sleep(6 * 3600.0)
+        del cluster.failures["nodes"]
+        back = now()
+        await watched.until(lambda: watched.watch.view.taken is not None, limit=60.0)
+        assert now() - back <= 6.0
 
 
 def claims(life: timedelta | None, left: timedelta) -> Claims:

@@ -157,6 +157,9 @@ def test_only_health_moves_a_condition(before: ClusterView, after: ClusterView, 
     assert health_changed(ViewUpdate(after, before, changes)) is changed
 
 
+WRONG = Condition(type="Ready", status="False", reason=errors.WrongCluster.kind)
+
+
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
@@ -170,6 +173,7 @@ def test_only_health_moves_a_condition(before: ClusterView, after: ClusterView, 
         (None, Condition(type="Ready", status="False", reason="TokenRefused"), "SlurmTokenRefused"),
         (READY, Condition(type="Ready", status="False", reason="RestApiNotFound"), "SlurmApiLost"),
         (READY, Condition(type="Ready", status="Unknown", reason="Connecting"), None),
+        (READY, WRONG, "SlurmClusterNameMismatch"),
         (READY, SUSPICIOUS, "SlurmListSuspicious"),
         (NOT, SUSPICIOUS, "SlurmListSuspicious"),
         (SUSPICIOUS, SUSPICIOUS, None),

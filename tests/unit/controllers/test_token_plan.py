@@ -11,6 +11,7 @@ import pytest
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
 from slurm_operator.controllers.token_plan import Hold, Issue, Keep, Observation, Reason, Restore, Why, decide
 from slurm_operator.controllers.token_secret import desired
+from slurm_operator.objects.labels import recommended
 from slurm_operator.slurm.token import read
 from tests.unit.controllers.token_cases import (
     HOUR,
@@ -181,7 +182,7 @@ def test_locked_metadata() -> None:
     """What is missing around a locked token is added; what is more than wanted stays."""
     token, value = a_token(refresh=False), issued()
     less = written(token, value, labels={})
-    more = written(token, value, labels={LABEL_TOKEN_SECRET: "true", "more": "1"})
+    more = written(token, value, labels=recommended({LABEL_TOKEN_SECRET: "true", "more": "1"}))
     assert isinstance(look(token, less), Restore)
     assert isinstance(look(token, more), Keep)
 

@@ -9,6 +9,7 @@ from slurm_operator.api import Token
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
 from slurm_operator.controllers.token_plan import Hold, Keep, Reason, Restore, older_rival
 from slurm_operator.controllers.token_secret import desired, former_owners
+from slurm_operator.objects.labels import recommended
 from slurm_operator.slurm.token import signed_by
 from tests.fixtures.golden import CASES
 from tests.unit.controllers.token_cases import (
@@ -127,7 +128,7 @@ def test_the_younger_token_waits() -> None:
 
 
 def test_the_secrets_of_the_reference() -> None:
-    """The Secrets are those that the Go operator was seen to make, but for the owner and our label."""
+    """The Secrets are those that the Go operator was seen to make, but for the owner and our labels."""
     case = next(case for case in CASES if case.name == "10-tokens")
     made = {item["metadata"]["name"]: item for item in case.made if item["kind"] == "Secret"}
     tokens = [
@@ -142,7 +143,7 @@ def test_the_secrets_of_the_reference() -> None:
         assert {key: ours[key] for key in ("type", "immutable")} == {
             key: theirs[key] for key in ("type", "immutable")
         }
-        assert ours["metadata"]["labels"] == {LABEL_TOKEN_SECRET: "true"}
+        assert ours["metadata"]["labels"] == recommended({LABEL_TOKEN_SECRET: "true"})
         (owner,), (former,) = ours["metadata"]["ownerReferences"], theirs["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["name"], former["kind"]) == ("Token", token.metadata.name, "Secret")
         assert {owner["controller"], owner["blockOwnerDeletion"]} == {True}
@@ -157,7 +158,7 @@ def test_what_is_copied() -> None:
         }
     )
     metadata = desired(token, "x")["metadata"]
-    assert metadata["labels"] == {"team": "a", LABEL_TOKEN_SECRET: "true"}
+    assert metadata["labels"] == recommended({"team": "a", LABEL_TOKEN_SECRET: "true"})
     assert metadata["annotations"] == {"note": "1"}
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import actions, names
-from slurm_operator.controllers.nodeset.decisions import Cause, Proof
-from slurm_operator.controllers.nodeset.observation import Asked, Fate
-from slurm_operator.controllers.nodeset.plan import confirm
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide import actions, observation
+from slurm_operator.controllers.nodeset.decide.actions import Cause, Proof
+from slurm_operator.controllers.nodeset.decide.deletion import confirm
+from slurm_operator.controllers.nodeset.decide.observation import Asked, Fate
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from slurm_operator.kube.meta import OwnerReference
 from slurm_operator.objects import slurmd_claims
 from slurm_operator.slurm.wishes import Drain, State, Undrain
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from slurm_operator.slurm.wishes import Wish
     from tests.unit.nodeset.model import World
+
+
+# The Controller is deleted, and its slurmctld with it.
+_NO_SLURM = (Fate.LEAVES, Fate.GONE)
 
 
 class Crashed(Exception):  # noqa: N818 - what happens to the process, no error of its own
@@ -51,7 +55,7 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.RemoveFinalizer(name) if name == wellknown.FINALIZER_DRAIN and _keeps_protected(world):
             world.awake = True
         case actions.RemoveFinalizer(name):
-            world.waived |= world.skip_drain or world.controller is not Fate.STAYS
+            world.waived |= world.skip_drain or world.controller in _NO_SLURM
             world.finalizers = tuple(one for one in world.finalizers if one != name)
             world.awake = True
         case actions.CreatePod():
@@ -67,8 +71,10 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.DrainNodes(reason, some):
             _write(world, {name: Drain(reason) for name in some}, state=True)
         case actions.UndrainNodes(some):
+            _check_budget(world, some)
             _write(world, {name: Undrain() for name in some}, state=True)
         case actions.ResumeNodes(some):
+            _check_budget(world, some)
             _write(world, {name: State("RESUME") for name in some}, state=True)
         case actions.WriteNodes(wishes):
             _write(world, wishes, state=False)
@@ -76,16 +82,24 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
             _forget(world, name)
         case actions.OwnClaim():
             _own(world, action)
+        case actions.RestoreClaims():
+            _restore_claims(world, action)
         case actions.WriteReservation(spec, _):
             made = world.slurm.answers and world.slurm.reserve(spec)
             if made:
-                world.operator.asked[names.reservation_key(spec.name)] = Asked(world.now, exists=True)
+                world.operator.asked[observation.reservation_key(spec.name)] = Asked(world.now, exists=True)
             world.awake |= not made
         case actions.DeleteReservation(name):
             if world.slurm.answers:
                 world.slurm.windows.pop(name, None)
-                world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
+                world.operator.asked[observation.reservation_key(name)] = Asked(world.now, exists=False)
             world.awake = True
+
+
+def _check_budget(world: World, some: tuple[str, ...]) -> None:
+    """Fail if a node gets work again whose worker no budget protects."""
+    given = [pod.hostname for pod in world.pods.values() if pod.protected and not pod.deleting]
+    assert world.budget or not {*given} & {*some}, f"{some} get work without a budget"
 
 
 def _keeps_protected(world: World) -> bool:
@@ -127,12 +141,10 @@ def _create(world: World, action: actions.CreatePod) -> None:
     numbered = action.ordinal is not None
     hostname = _hostname(world, action)
     index = nodeset.padded(action.ordinal) if action.ordinal is not None else ""
-    for name in slurmd_claims.claim_names(nodeset, index or hostname).values():
+    mounts = tuple(slurmd_claims.claim_names(nodeset, index or hostname).values())
+    for name in mounts:
         if name not in world.claims:
-            world.uids += 1
-            owners = _owners(world)
-            world.claims[name] = SimClaim(name, f"claim-{world.uids}", owners)
-            operator.claims[name] = world.claims[name].show()
+            _make_claim(world, name)
         assert not world.claims[name].deleting, f"{action.name} was made with a claim on its way out"
     twins = [one.name for one in world.pods.values() if one.hostname == hostname and one.finished_at is None]
     assert not twins or world.operator.behind, f"{action.name} and {twins} are both {hostname} in Slurm"
@@ -145,14 +157,35 @@ def _create(world: World, action: actions.CreatePod) -> None:
         revision=f"r{world.revision}",
         created=world.now,
         target=action.node or action.pin,
+        mounts=mounts,
         labels={wellknown.LABEL_POD_PROTECT: "true"} if nodeset.protects_workers else {},
     )
+    if action.failures:
+        pod.annotations[wellknown.ANNOTATION_POD_FAILURES] = str(action.failures)
+    operator.failures.pop(action.name, None)
+    assert world.budget or not pod.protected, f"{pod.name} was made without a budget"
     if not pod.protected:
         world.excused.add(pod.uid)
     operator.expectations.expect_creations(KEY, [pod.name], world.now)
     world.pods[pod.name] = pod
     operator.expectations.created(KEY, pod.name, pod.uid)
     world.touch(pod)
+
+
+def _make_claim(world: World, name: str) -> None:
+    world.uids += 1
+    world.claims[name] = SimClaim(name, f"claim-{world.uids}", _owners(world))
+    world.operator.claims[name] = world.claims[name].show()
+
+
+def _restore_claims(world: World, action: actions.RestoreClaims) -> None:
+    pod = world.pods.get(action.pod)
+    if pod is None or pod.deleting or pod.phase != "Pending":
+        assert world.operator.behind, f"claims of {action.pod} were restored, which does not wait for them"
+        return
+    for name in action.names:
+        if name not in world.claims:
+            _make_claim(world, name)
 
 
 def _owners(world: World) -> tuple[OwnerReference, ...]:
@@ -175,7 +208,7 @@ def _patch(world: World, action: actions.PatchPod) -> None:
     if wellknown.ANNOTATION_POD_CORDON in action.annotations:
         assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
     if action.labels.get(wellknown.LABEL_POD_PROTECT, "true") is None:
-        waived = world.skip_drain or (world.deleting and world.controller is not Fate.STAYS)
+        waived = world.skip_drain or (world.deleting and world.controller in _NO_SLURM)
         assert waived, f"the protection of {pod.name} was removed without evidence"
         world.excused.add(pod.uid)
     for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):
@@ -246,6 +279,9 @@ def _delete(world: World, action: actions.DeletePod) -> None:
     killed = [job.job_id for job in slurm.work.values() if job.pod == pod.uid]
     assert not killed, f"jobs {killed} were killed with pod {pod.name} ({action.because})"
     _check_service(world, pod, action)
+    if action.failures:
+        assert pod.finished_at is not None, f"{pod.name} did not fail"
+        operator.failures[pod.name] = action.failures
     pod.cause = action.cause
     world.delete(pod)
 

@@ -23,12 +23,14 @@ from slurm_operator.kube.models import (
 from slurm_operator.kube.parts import LabelSelectorRequirement
 from slurm_operator.kube.pods import (
     Affinity,
+    ClaimVolume,
     NodeAffinity,
     NodeSelector,
     NodeSelectorTerm,
     StateRunning,
     StateTerminated,
     Toleration,
+    Volume,
 )
 from slurm_operator.objects.nodefit import Fit
 
@@ -125,6 +127,7 @@ class SimPod:
     phase: str = "Pending"
     started: bool = False
     ready_since: float | None = None
+    began_at: float | None = None
     finished_at: float | None = None
     deleting: bool = False
     labels: dict[str, str] = field(default_factory=dict)
@@ -132,6 +135,8 @@ class SimPod:
     conditions: dict[str, Condition] = field(default_factory=dict)
     persons_cordon: bool = False
     registered: bool = False
+    mounts: tuple[str, ...] = ()
+    """The volume claims that it mounts."""
     tolerates: str = ""
     tolerates_for: int | None = None
     silent: int | None = None
@@ -181,6 +186,7 @@ class SimPod:
             spec=PodSpec(
                 node_name=self.node,
                 hostname=self.hostname,
+                volumes=tuple(Volume(persistent_volume_claim=ClaimVolume(name)) for name in self.mounts),
                 affinity=self._affinity(),
                 tolerations=(
                     *(
@@ -212,6 +218,7 @@ class SimPod:
 
     def _container(self) -> ContainerStatus:
         if self.finished_at is not None:
-            ended = StateTerminated(finished_at=moment(self.finished_at))
+            began = None if self.began_at is None else moment(self.began_at)
+            ended = StateTerminated(started_at=began, finished_at=moment(self.finished_at))
             return ContainerStatus(name="slurmd", state=ContainerState(terminated=ended))
         return ContainerStatus(name="slurmd", started=True, state=ContainerState(running=StateRunning()))

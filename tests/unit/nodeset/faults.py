@@ -42,6 +42,12 @@ def clock_jumps(world: World, number: int) -> None:
     world.skew = (0.0, 3600.0, -3600.0, 130.0, -130.0, 10_000_000.0)[number]
 
 
+def budget_missing(world: World, number: int) -> None:
+    """The PodDisruptionBudget cannot be applied; every other time it is there again."""
+    world.budget = bool(number % 2)
+    world.awake = True
+
+
 # --- Slurm
 
 
@@ -154,6 +160,32 @@ def pod_fails(world: World, number: int) -> None:
         world.touch(pod)
 
 
+def claim_lost(world: World, number: int) -> None:
+    """A person deletes the claim of a worker; while its pod runs, Kubernetes keeps the claim."""
+    for claim in sorted(world.claims.values(), key=lambda one: one.name)[number:]:
+        users = [pod for pod in world.pods.values() if claim.name in pod.mounts]
+        if all(pod.phase == "Pending" for pod in users):
+            world._drop(claim)
+
+
+def claim_lost_before_the_start(world: World, number: int) -> None:
+    """A worker is made, and its claim is deleted before its pod runs."""
+    events.delete_pod_by_hand(world, number)
+    for _ in range(4):
+        world.pass_time(1.0)
+        world.look_if_called()
+        claim_lost(world, 0)
+
+
+def pod_keeps_failing(world: World, number: int) -> None:
+    """The pods of one worker end one after the other, whenever one has come."""
+    for _ in range(number + 2):
+        pod_fails(world, 0)
+        for _ in range(4):
+            world.pass_time(2.0 ** (number + 1))
+            world.look_if_called()
+
+
 # What happens often in a history stands here often.
 PEACE: tuple[Event, ...] = (
     *(events.time, events.time, events.time, events.look_without_news, events.time_unseen, events.long_time),
@@ -171,10 +203,10 @@ WISHES: tuple[Event, ...] = (
     *(events.delete_nodeset, events.skip_drain, events.controller_leaves),
 )
 FAULTS: tuple[Event, ...] = (
-    *(crash, crash_while_acting, crash_soon, crash_soon, clock_jumps),
+    *(budget_missing, crash, crash_while_acting, crash_soon, crash_soon, clock_jumps),
     *(slurm_away, slurm_back, slurm_back, no_connection, slurmctld_down, slurmctld_up),
     *(slurmctld_loses_state, half_an_answer, half_lists_for_long, half_a_write),
     *(cache_lags, cache_moves, cache_loses, cache_catches_up, cache_starts_over),
-    *(pod_not_ready, pod_fails),
+    *(pod_not_ready, pod_fails, pod_keeps_failing, claim_lost, claim_lost_before_the_start),
 )
 NEWS = (*PEACE, *WISHES, *FAULTS)

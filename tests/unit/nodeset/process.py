@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from slurm_operator.controllers.nodeset.memo import Memo
+from slurm_operator.controllers.nodeset.decide.memo import Memo
 from slurm_operator.kube.expectations import Expectations
 from slurm_operator.kube.meta import Key
 from slurm_operator.slurm.belief import Belief
@@ -19,7 +19,7 @@ from tests.unit.nodeset.clustermodel import EPOCH, NAME, NAMESPACE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.nodeset.observation import Asked
+    from slurm_operator.controllers.nodeset.decide.observation import Asked
     from slurm_operator.kube.models import PersistentVolumeClaim, Pod
     from tests.unit.nodeset.clustermodel import SimClaim, SimPod
     from tests.unit.nodeset.slurmmodel import Slurm
@@ -37,6 +37,7 @@ class Operator:
         self.since = now
         self.written: dict[str, float] = {}
         self.asked: dict[str, Asked] = {}
+        self.failures: dict[str, int] = {}
         self.expectations: Expectations[Key] = Expectations()
         self.cache: dict[str, Pod] = {pod.name: pod.show() for pod in pods}
         self.claims: dict[str, PersistentVolumeClaim] = {one.name: one.show() for one in claims}
@@ -50,6 +51,7 @@ class Operator:
         twin.belief, twin.book = copy.copy(self.belief), copy.copy(self.book)
         twin.belief._lately, twin.belief._expected = dict(self.belief._lately), dict(self.belief._expected)
         twin.written, twin.asked = dict(self.written), dict(self.asked)
+        twin.failures = dict(self.failures)
         twin.cache, twin.claims, twin.behind = dict(self.cache), dict(self.claims), list(self.behind)
         twin.expectations, twin.memo = Expectations(), Memo()
         return twin

@@ -2,23 +2,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
     DeletePod,
     DrainNodes,
     PatchPod,
     ResumeNodes,
     UndrainNodes,
+    Wait,
 )
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import node, number
 
 if TYPE_CHECKING:
+    from slurm_operator.kube.models import Node as Machine
     from slurm_operator.slurm.model import Node
 
 BY, CORDON = wellknown.ANNOTATION_POD_CORDON_BY, wellknown.ANNOTATION_POD_CORDON
@@ -53,6 +56,42 @@ def test_a_cordoned_node_cordons_its_pod_and_drains() -> None:
     decided = decide({}, node("gpu-0"), cordoned=True)
     assert patch(decided) == {CORDON: "true", BY: "NodeCordoned"}
     assert drains(decided) == ["NodeSet (slurm/gpu) has this node on a Kubernetes node that was cordoned"]
+
+
+USUAL = "NodeSet (slurm/gpu) has this node on a Kubernetes node that was cordoned"
+
+
+def machine(annotation: str | None, *conditions: tuple[str, str]) -> Machine:
+    """Return a cordoned node, perhaps with a reason in its annotation, and with conditions."""
+    marks = {} if annotation is None else {wellknown.ANNOTATION_NODE_CORDON_REASON: annotation}
+    told = [
+        Condition(type=kind, status=status, reason=f"{kind}Seen", message=f"{kind} is bad")
+        for kind, status in conditions
+    ]
+    bare = make_node("node-0", cordoned=True, annotations=marks)
+    return msgspec.structs.replace(bare, status=msgspec.structs.replace(bare.status, conditions=tuple(told)))
+
+
+@pytest.mark.parametrize(
+    ("cordoned", "reason"),
+    [
+        (machine(None), USUAL),
+        (machine("fan\tbroken\n\x07 "), "fan broken"),
+        (machine("x" * 300), "x" * 256),
+        (machine(" \n"), USUAL),
+        (machine(None, ("Gpu", "True")), "(GpuSeen: Gpu is bad)"),
+        (machine(None, ("Gpu", "True"), ("Fan", "True")), "(FanSeen: Fan is bad); (GpuSeen: Gpu is bad)"),
+        (machine(None, ("Gpu", "False"), ("Fan", "Unknown")), USUAL),
+        (machine(None, ("Other", "True")), USUAL),
+        (machine("mine", ("Gpu", "True")), "mine"),
+    ],
+)
+def test_annotation_then_conditions_then_the_usual_text_are_the_reason(
+    cordoned: Machine, reason: str
+) -> None:
+    """The annotation wins over the conditions to pass on, in their order, and those over the usual text."""
+    seen = observe(pod(0), slurm=(node("gpu-0"),), nodes={"node-0": cordoned}, propagated=("Fan", "Gpu"))
+    assert drains(plan(seen)) == [reason]
 
 
 def test_the_node_says_why_it_was_cordoned() -> None:

@@ -8,18 +8,19 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide.actions import (
     CreatePod,
     DeletePod,
     DeleteRecord,
     OwnClaim,
     PatchPod,
+    RestoreClaims,
+    Wait,
     WriteNodes,
 )
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.models import PersistentVolumeClaim
 from slurm_operator.slurm.wishes import Features, Topology
 from tests.unit.nodeset.clustermodel import UID, make_node, make_nodeset
@@ -53,6 +54,55 @@ def claiming(replicas: int, **fields: Any) -> Any:
         persistentVolumeClaimRetentionPolicy=policy,
         **fields,
     )
+
+
+WAITING: dict[str, Any] = {
+    "phase": "Pending",
+    "ready_since": None,
+    "started": False,
+    "mounts": ("scratch-gpu-0", "data"),
+}
+
+
+@pytest.mark.parametrize("node_name", ["", "node-0"], ids=["unscheduled", "scheduled"])
+def test_a_claim_that_disappeared_under_a_waiting_pod_is_made_again(node_name: str) -> None:
+    """Neither scheduler nor kubelet goes on without it; a claim of the user's own is not touched."""
+    waiting = pod(0, node=node_name, **WAITING)
+    decided = plan(observe(waiting, nodeset=claiming(1)))
+    assert of(decided, RestoreClaims) == [RestoreClaims("gpu-0", "0", ("scratch-gpu-0",))]
+
+
+@pytest.mark.parametrize(
+    ("fields", "claims", "replicas"),
+    [
+        ({}, {"deleting": True}, 1),
+        ({}, {}, 1),
+        ({"phase": "Running", "started": True}, None, 1),
+        ({"deleting": True}, None, 1),
+        ({"mounts": ()}, None, 1),
+        ({}, None, 0),
+    ],
+    ids=["on its way out", "there", "running", "terminating", "not mounted", "scaled in"],
+)
+def test_no_other_claim_is_made_again(
+    fields: dict[str, Any], claims: dict[str, Any] | None, replicas: int
+) -> None:
+    """What is still there, was never asked for, or goes with a worker that is scaled in stays gone."""
+    known = {} if claims is None else claim(**claims)
+    decided = plan(observe(pod(0, **(WAITING | fields)), nodeset=claiming(replicas), claims=known))
+    assert of(decided, RestoreClaims) == []
+
+
+def test_claims_of_a_deleted_nodeset_are_not_made_again() -> None:
+    """The retention policy has just deleted them, or is about to."""
+    decided = plan(observe(pod(0, **WAITING), nodeset=claiming(1, deleting=True)))
+    assert of(decided, RestoreClaims) == []
+
+
+def test_templates_that_cannot_be_used_restore_nothing() -> None:
+    """A template without a name is told by the one who makes pods; the plan goes on."""
+    broken = make_nodeset(replicas=1, finalizers=GUARDED, volumeClaimTemplates=[{"spec": {}}])
+    assert of(plan(observe(pod(0, **WAITING), nodeset=broken)), RestoreClaims) == []
 
 
 OWNED = {"apiVersion": "v1", "kind": "Pod", "name": "gpu-0", "uid": "uid-0", "controller": True}
@@ -172,7 +222,7 @@ def test_a_busy_worker_says_until_when() -> None:
 
 def test_a_deadline_outlives_an_outage() -> None:
     """While Slurm cannot be asked, the end of the jobs that were last seen stays."""
-    busy = pod(0, annotations={DEADLINE: names.NO_DEADLINE})
+    busy = pod(0, annotations={DEADLINE: observation.NO_DEADLINE})
     assert patch_of(plan(observe(busy, view=None))) == ({}, {})
     assert patch_of(plan(observe(busy, view=view(taken=NOW - 100)))) == ({}, {})
     assert patch_of(plan(observe(busy, slurm=(node("gpu-0"),)))) == ({}, {DEADLINE: None})

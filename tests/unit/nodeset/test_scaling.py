@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, DrainNodes
-from slurm_operator.controllers.nodeset.decisions import Cause
-from slurm_operator.controllers.nodeset.observation import Revision
-from slurm_operator.controllers.nodeset.order import deletion_cost, scale_in_order
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, DeletePod, DrainNodes
+from slurm_operator.controllers.nodeset.decide.observation import Revision
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.scale import deletion_cost, scale_in_order
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from slurm_operator.kube.meta import Condition
 from slurm_operator.objects.slurmd_marks import comment
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
@@ -96,6 +95,43 @@ def test_among_equals_the_highest_number_goes_first() -> None:
     assert [one.name for one in ordered] == ["gpu-2", "gpu-1", "gpu-0"]
 
 
+COST = wellknown.ANNOTATION_POD_DELETION_COST
+
+
+@pytest.mark.parametrize(
+    ("costs", "busy", "order"),
+    [
+        # An idle worker goes before a busy one, whatever a person says that each costs.
+        ({0: "100"}, {1}, ["gpu-0", "gpu-1"]),
+        ({0: "100", 1: "-100"}, {1}, ["gpu-0", "gpu-1"]),
+        # Among busy ones, and among idle ones, the cost decides before the number.
+        ({0: "-1"}, {0, 1}, ["gpu-0", "gpu-1"]),
+        ({1: "5"}, {0, 1}, ["gpu-0", "gpu-1"]),
+        ({0: "-1"}, set(), ["gpu-0", "gpu-1"]),
+        ({0: "-1", 2: "-2"}, {0, 1, 2}, ["gpu-2", "gpu-0", "gpu-1"]),
+        ({0: "-1", 2: "-2"}, {1, 2}, ["gpu-0", "gpu-2", "gpu-1"]),
+    ],
+)
+def test_a_deletion_cost_orders_among_idle_and_among_busy_workers(
+    costs: dict[int, str], busy: set[int], order: list[str]
+) -> None:
+    """What is idle is gone at once, so it goes first; the cost decides among what is left."""
+    numbers = range(len(order))
+    workers = [worker(one, annotations={COST: costs[one]} if one in costs else {}) for one in numbers]
+    slurm = [node(f"gpu-{one}", *(("MIXED",) if one in busy else ())) for one in numbers]
+    ordered = scale_in_order(workers, sight(*slurm), Cause.SCALE_IN)
+    assert [one.name for one in ordered] == order
+
+
+def test_a_busy_worker_with_a_low_cost_is_drained_and_an_idle_one_stays_if_no_more_go() -> None:
+    """Of a busy and an idle worker the idle one is scaled in, and the busy one keeps taking jobs."""
+    nodeset = make_nodeset(replicas=1, finalizers=GUARDED)
+    slurm = (node("gpu-0"), node("gpu-1", "MIXED", alloc=1))
+    cheap = pod(1, annotations={COST: "-100"})
+    decided = plan(observe(pod(0), cheap, slurm=slurm, nodeset=nodeset))
+    assert decided.going == {"uid-0": Cause.SCALE_IN}
+
+
 @pytest.mark.parametrize(
     ("text", "cost"),
     [("5", 5), ("-5", -5), ("+5", 0), ("05", 0), ("0", 0), ("x", 0), ("", 0), ("2147483648", 0), ("٣", 0)],
@@ -111,16 +147,6 @@ def test_one_request_drains_all_that_scale_in() -> None:
     seen = observe(pod(0), pod(1), slurm=IDLE_NODES, nodeset=nodeset)
     drains = [one for one in plan(seen).actions if isinstance(one, DrainNodes)]
     assert drains == [DrainNodes("NodeSet (slurm/gpu) scales in", ("gpu-0", "gpu-1"))]
-
-
-def test_a_finished_pod_is_replaced_after_a_pause() -> None:
-    """A pod that fails at once is not replaced at once for ever."""
-    fresh = observe(pod(0, phase="Failed", ready_since=None, finished_at=NOW - 5))
-    assert going(fresh) == {}
-    assert plan(fresh).requeue == 10.0
-    assert going(observe(pod(0, phase="Failed", ready_since=None, finished_at=NOW - 20))) == {
-        "uid-0": Cause.FINISHED
-    }
 
 
 def test_a_pod_that_waits_for_a_machine_that_is_gone_is_made_anew() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from slurm_operator.objects.desired import Named
 from tests.unit.objects.making import controller, found, node_set
 
 if TYPE_CHECKING:
-    from slurm_operator.objects.desired import Desired
+    from slurm_operator.objects.desired import Desired, Manifest
 
 SHARED = {"persistence": {"existingClaim": "state"}}
 FIRST, SECOND, THIRD = (f"slurm-controller-{ordinal}" for ordinal in range(3))
@@ -73,18 +74,33 @@ def test_each_slurmctld_has_a_service() -> None:
     }
 
 
-def test_monitors_scrape_no_pod_once_more() -> None:
-    """The port that a ServiceMonitor asks for is none of the Services of single slurmctlds."""
+@pytest.mark.parametrize("ha", [{}, {"ha": {"enabled": True}, **SHARED}])
+def test_prometheus_scrapes_the_active_slurmctld_once(ha: dict[str, Any]) -> None:
+    """Of all Services with the labels and the port of a ServiceMonitor, it keeps the one of clients."""
     metrics = {"enabled": True, "serviceMonitor": {"enabled": True}}
-    owner = controller(ha={"enabled": True}, metrics=metrics, **SHARED)
+    owner = controller(metrics=metrics, **ha)
     desired = slurmctld.desired(Cluster(owner), found(), service_monitors=True)
     monitor = desired.find("ServiceMonitor", "slurm-controller")
     assert monitor is not None
-    (asked,) = {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]}
-    for ordinal in range(2):
-        made = desired.find("Service", f"slurm-controller-{ordinal}")
-        assert made is not None
-        assert asked not in {port.get("name") for port in made["spec"]["ports"]}
+    made = [item for item in desired.objects if item["kind"] == "Service"]
+    for endpoint in monitor["spec"]["endpoints"]:
+        assert _scraped(monitor, endpoint, made) == ["slurm-controller"]
+
+
+def _scraped(monitor: Manifest, endpoint: dict[str, Any], made: list[Manifest]) -> list[str]:
+    """Return the Services behind which Prometheus finds targets, by the rules of its operator."""
+    labels = monitor["spec"]["selector"]["matchLabels"].items()
+    names = [
+        item["metadata"]["name"]
+        for item in made
+        if labels <= item["metadata"]["labels"].items()
+        and endpoint["port"] in [port.get("name") for port in item["spec"]["ports"]]
+    ]
+    for rule in endpoint.get("relabelings", ()):
+        assert rule["sourceLabels"] == ["__meta_kubernetes_service_name"]
+        assert rule["action"] == "keep"
+        names = [name for name in names if re.fullmatch(rule["regex"], name)]
+    return names
 
 
 # ----------------------------------------------------------------------------------------------------- order

@@ -95,7 +95,13 @@ def test_a_claim_is_made_from_its_template() -> None:
             "metadata": {
                 "name": "data-gpu-007",
                 "namespace": "NS",
-                "labels": {"a": "b", "app.kubernetes.io/instance": "gpu", "app.kubernetes.io/name": "slurmd"},
+                "labels": {
+                    "a": "b",
+                    "app.kubernetes.io/instance": "gpu",
+                    "app.kubernetes.io/managed-by": "slurm-operator",
+                    "app.kubernetes.io/name": "slurmd",
+                    "app.kubernetes.io/part-of": "slurm",
+                },
                 "annotations": {"n": "1"},
             },
             "spec": {"volumeMode": "Block"},

@@ -39,6 +39,32 @@ def test_failures_are_repeated_with_a_growing_pause(cap: float) -> None:
     run()
 
 
+REFUSED = errors.TokenRefused("signed with another key")
+
+
+@virtual_time
+async def test_a_refused_token_has_a_backoff_of_its_own() -> None:
+    """Pauses after a refused token have their own base and cap, and begin anew when the cause changes."""
+    cluster = Cluster(node("n1"))
+    timing = WatchTiming(failure_base=1.0, failure_cap=4.0, refused_base=100.0, refused_cap=400.0)
+    cluster.failures["nodes"] = DOWN
+    async with watching(cluster, timing):
+        await asyncio.sleep(600.0)
+        assert max(_pauses(cluster)[-50:]) <= 4.1
+        cluster.failures["nodes"] = REFUSED
+        await asyncio.sleep(4 * 3600.0)
+        first = next(pause for pause in _pauses(cluster) if pause > 4.1)
+        assert 50.0 <= first <= 100.1
+        assert 200.0 <= _pauses(cluster)[-1] <= 400.1
+        cluster.failures["nodes"] = DOWN
+        await asyncio.sleep(600.0)
+        assert max(_pauses(cluster)[-50:]) <= 4.1
+
+
+def _pauses(cluster: Cluster) -> list[float]:
+    return [later - earlier for earlier, later in pairwise(cluster.times("nodes"))]
+
+
 @virtual_time
 async def test_a_view_ages_while_nobody_answers() -> None:
     """After a failure what is known stays known until it is stale, which is told the moment it is."""

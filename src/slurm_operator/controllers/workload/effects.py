@@ -135,8 +135,8 @@ def pending(live: Kind, daemon: str, inputs: Inputs, waiting: Iterable[str]) -> 
     )
     ending = f"; configuration {inputs.digest}" if inputs.files else ""
     return Effect.PENDING, (
-        f"{daemon} runs on with the configuration of the Slinky operator. The next change that restarts it "
-        f"also brings these corrections: {what}. To have them now, with a restart: {command}{ending}"
+        f"{daemon} runs on with the configuration of Slinky slurm-operator. The next change that restarts "
+        f"it also brings these corrections: {what}. To have them now, with a restart: {command}{ending}"
     )
 
 

@@ -204,7 +204,7 @@ class WorkloadController(ABC, Generic[K]):
             ):
                 self._events.event(live, "Normal", "ConfigurationChanged", new.reason, new.message)
             elif new.type == wellknown.CONDITION_CONFIGURED and new.reason == Effect.PENDING:
-                self._events.event(live, "Warning", Effect.PENDING, "Wait", new.message)
+                self._events.event(live, "Warning", Effect.PENDING, "Sync", new.message)
 
     def event_reason(self, degraded: Condition) -> str:
         """Return under which reason an Event tells of what is wrong."""

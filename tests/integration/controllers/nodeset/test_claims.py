@@ -121,3 +121,26 @@ async def test_an_unusable_template_is_named(stage: Stage) -> None:
     degraded = await stage.says(NodeSet, "blue", "ApplyFailed", "Degraded")
     assert "'scratch-blue-0'" in degraded.message
     assert await stage.pods() == {}
+
+
+async def test_a_claim_that_disappears_under_a_waiting_pod_comes_back(stage: Stage) -> None:
+    """A person deletes the claim of a pod that has not started: it is made again, owned as before."""
+    await stage.operator()
+    await stage.nodeset(
+        replicas=1,
+        template=NOWHERE,
+        volumeClaimTemplates=SCRATCH,
+        persistentVolumeClaimRetentionPolicy={"whenDeleted": "Delete"},
+    )
+    pods = await stage.until_pods("blue-0")
+    before = (await stage.claims())["scratch-blue-0"]
+    await stage.delete(PersistentVolumeClaim, "scratch-blue-0")
+    await stage.release(PersistentVolumeClaim, "scratch-blue-0")
+
+    async def back() -> bool:
+        claim = (await stage.claims()).get("scratch-blue-0")
+        return claim is not None and claim.metadata.uid != before.metadata.uid
+
+    await eventually(back, "the claim is there again")
+    assert controllers((await stage.claims())["scratch-blue-0"]) == [("NodeSet", "blue")]
+    assert (await stage.pods())["blue-0"].metadata.uid == pods["blue-0"].metadata.uid

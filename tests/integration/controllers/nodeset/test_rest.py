@@ -73,6 +73,7 @@ async def test_a_new_process_finishes_what_a_killed_one_began(
     with Process(None, tmp_path / "first.log", flags, KUBECONFIG=account) as first:
         degraded = await stage.says(NodeSet, "blue", "ApplyFailed", "Degraded")
         assert "exceeded quota" in degraded.message
+        await stage.tells("NodeSet", "Warning", "FailedCreate", "Create")
         first.signal(signal.SIGKILL)
         await first.ended()
     left = await stage.pods()

@@ -84,6 +84,7 @@ async def test_a_worker_that_never_ran_goes_without_slurm(stage: Stage) -> None:
     await stage.until_pods("blue-0", "blue-1")
     await stage.scale(0)
     await stage.until_pods()
+    await stage.tells("NodeSet", "Normal", "SuccessfulDelete", "Delete")
 
 
 @pytest.mark.usefixtures("slurm_cluster")

@@ -11,6 +11,7 @@ from slurm_operator.api import Token
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Secret
+from slurm_operator.objects.labels import recommended
 from slurm_operator.slurm.token import read, signed_by
 from tests.integration.controllers.token.operating import KEY, KEY_NAME, Clock, User, operating
 from tests.integration.programs.running import eventually
@@ -33,7 +34,7 @@ async def test_issue(config: ClientConfig, user: User) -> None:
     secret = await user.secret()
     assert secret is not None
     assert (secret.type, secret.immutable, set(secret.data or ())) == ("Opaque", False, {"SLURM_JWT"})
-    assert secret.metadata.labels == {"team": "a", LABEL_TOKEN_SECRET: "true"}
+    assert secret.metadata.labels == recommended({"team": "a", LABEL_TOKEN_SECRET: "true"})
     assert secret.metadata.annotations == {"note": "1"}
     (owner,) = secret.metadata.owner_references
     assert (owner.kind, owner.uid, owner.controller) == ("Token", token.metadata.uid, True)

@@ -11,6 +11,7 @@ import pytest
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.models import Secret
+from slurm_operator.objects.labels import recommended
 from slurm_operator.slurm.token import signed_by
 from tests.integration.controllers.token.operating import KEY, KEY_NAME, User, operating
 from tests.integration.programs.running import eventually
@@ -92,7 +93,7 @@ async def test_an_edited_secret(
             return (
                 secret is not None
                 and signed_by(await user.value(), KEY)
-                and secret.metadata.labels == {"team": "a", LABEL_TOKEN_SECRET: "true"}
+                and secret.metadata.labels == recommended({"team": "a", LABEL_TOKEN_SECRET: "true"})
                 and [owner.uid for owner in secret.metadata.owner_references] == [token.metadata.uid]
             )
 
@@ -116,7 +117,7 @@ async def test_labels_of_others_stay(config: ClientConfig, user: User) -> None:
         async def right() -> bool:
             secret = await user.secret()
             wanted = {"team": "a", "theirs": "1", LABEL_TOKEN_SECRET: "true"}
-            return secret is not None and secret.metadata.labels == wanted
+            return secret is not None and secret.metadata.labels == recommended(wanted)
 
         await eventually(right, "the Token's former label goes, the other stays")
         await eventually(lambda: operator.rests("alice", namespace=user.namespace), "nothing is written")

@@ -267,6 +267,14 @@ class Stage:
         assert last[0] is not None
         return last[0]
 
+    async def tells(self, *event: str) -> None:
+        """Wait for an Event: kind of the object, type, reason and action."""
+
+        async def told() -> bool:
+            return event in await self.events()
+
+        await eventually(told, f"the Event {event}")
+
     async def events(self) -> set[tuple[str, str, str, str]]:
         """Return kind of the object, type, reason and action of every Event."""
         page = await self.client.list_all(Event, self.namespace)

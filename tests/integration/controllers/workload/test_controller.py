@@ -158,6 +158,7 @@ async def test_in_place_reconfigure(stage: Stage) -> None:
     await stage.says(Controller, "slurm", "Available")
     await stage.config_map("gres", gres__conf="Name=gpu Count=4")
     said = await stage.says(Controller, "slurm", "Reconfigure", "Configured")
+    await stage.tells("Controller", "Normal", "ConfigurationChanged", "Reconfigure")
     assert "ConfigMap 'gres'" in said.message
     await stage.nodeset("workers")
     await conf_has(stage, "NodeSet=workers Feature=workers")

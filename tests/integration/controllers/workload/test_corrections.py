@@ -85,7 +85,7 @@ async def test_corrections_wait_for_a_change_or_for_consent(stage: Stage) -> Non
     assert "StoragePass" in said
     assert PASSWORD not in said
     told = await stage.events()
-    assert {(kind, "Warning", PENDING, "Wait") for kind in ("Controller", "Accounting")} <= told
+    assert {(kind, "Warning", PENDING, "Sync") for kind in ("Controller", "Accounting")} <= told
 
     consent = {"metadata": {"annotations": {CONSENT: "true"}}}
     await stage.patch(Accounting, "acct", consent)

@@ -257,16 +257,19 @@ async def test_what_only_the_go_operator_wanted_goes(stage: Stage) -> None:
     after = await stage.children()
     assert after.keys() == before.keys()
     changed = {name: [*differences(after[name], before[name])] for name in after}
-    expected = ["metadata.annotations.slinky.slurm.net/template-hash: only ours"]
+    labels = [f"metadata.labels.app.kubernetes.io/{name}: only ours" for name in ("managed-by", "part-of")]
+    expected = ["metadata.annotations.slinky.slurm.net/template-hash: only ours", *labels]
     for name in ("StatefulSet slurm-controller", "Deployment slurm-restapi", "StatefulSet acct-accounting"):
-        assert changed.pop(name) in (expected, ["metadata.annotations: only ours"])
-    assert not any(changed.values())
+        assert changed.pop(name) in (expected, ["metadata.annotations: only ours", *labels])
+    assert {name: found for name, found in changed.items() if found != labels} == {}
 
 
 async def test_host_keys_are_kept(stage: Stage) -> None:
-    """The host keys that users know are those that the Go operator made, and the Secret is not touched."""
+    """The host keys that users know are those that the Go operator made; their Secret only gets labels."""
     await as_the_go_operator_left_it(stage, "03-login")
     before = await stage.raw(Secret, "login-ssh-host-keys")
     operator = await stage.operator()
     await taken_over(stage, operator)
-    assert await stage.raw(Secret, "login-ssh-host-keys") == before
+    after = await stage.raw(Secret, "login-ssh-host-keys")
+    assert (after["data"], after["immutable"]) == (before["data"], before["immutable"])
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
