@@ -101,6 +101,7 @@ HELM_UNITTEST = GoProgram(
     "helm-unittest", HERE / "unittest", f"{HELM_UNITTEST_MODULE}/cmd/helm-unittest", "-s -w"
 )
 COREDNS = GoProgram("coredns", HERE / "coredns", ".", "-s -w")
+GITOPS = GoProgram("gitops", HERE / "gitops", ".", "-s -w")
 PAUSE = GoProgram("pause", HERE / "pause", ".", "-s -w")
 
 
@@ -141,6 +142,11 @@ def coredns(root: Path, progress: Progress) -> Mapping[str, Path]:
 def pause(root: Path, progress: Progress) -> Mapping[str, Path]:
     """Return the program that holds the namespaces of a pod."""
     return _single(PAUSE, root, progress, "a few seconds")
+
+
+def gitops(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return the program that judges the health of objects as Flux, Helm and Argo CD do."""
+    return _single(GITOPS, root, progress, "half a minute on 2 cores")
 
 
 def _single(program: GoProgram, root: Path, progress: Progress, duration: str) -> Mapping[str, Path]:
@@ -194,6 +200,10 @@ MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, 
 NODE_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
     (("coredns",), coredns),
     (("pause",), pause),
+)
+# What single tests need, built when they first run.
+TEST_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
+    (("gitops",), gitops),
 )
 
 
