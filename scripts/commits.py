@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-BASE: Final = "0c9c9bdf2ea2bd35b147e37c55f70eb027a9d216"
+BASE: Final = "3c6493f2956d6e2e98ca6afe28d572381ce51d0c"
 LONGEST: Final = 72
 TRIVIAL: Final = 100
 # In the imperative these end otherwise.

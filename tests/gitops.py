@@ -15,8 +15,8 @@ import yaml
 
 from slurm_operator.api import KINDS, Accounting, Controller, LoginSet, NodeSet, RestApi
 from slurm_operator.controllers.conditions import condition, stalled
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.report import conditions as nodeset_conditions
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+from slurm_operator.controllers.nodeset.run.report import conditions as nodeset_conditions
 from slurm_operator.controllers.workload.rollout import Phase, Rollout
 from slurm_operator.controllers.workload.verdict import Cause, Trouble
 from slurm_operator.controllers.workload.verdict import conditions as workload_conditions

@@ -33,7 +33,7 @@ from slurm_operator.controllers import (
     slurmclient,
     token,
 )
-from slurm_operator.controllers.nodeset.engine import reconciler as nodeset
+from slurm_operator.controllers.nodeset import controller as nodeset
 from slurm_operator.controllers.wiring import Wiring
 from slurm_operator.kube import collector, footprint, log
 from slurm_operator.kube.apply import Applier

@@ -335,7 +335,7 @@ def test_code_that_pages_for_contributors_name_exists() -> None:
     tops = {path.name for path in (ROOT / "src" / "slurm_operator").iterdir() if path.is_dir()}
     named = re.compile(rf"(?:{'|'.join(tops)}|charts|images|kubebox|tests)/[\w./-]*")
     told = {(page.name, span) for page in pages for span in spans(page) if named.fullmatch(span)}
-    assert ("architecture.md", "controllers/nodeset/order.py") in told
+    assert ("architecture.md", "controllers/nodeset/decide/scale.py") in told
     roots = (ROOT, ROOT / "src" / "slurm_operator")
     assert {(page, path) for page, path in told if not any((root / path).exists() for root in roots)} == set()
 

@@ -26,6 +26,7 @@ _MADE: Final = {
     "ConflictingController",  # nodeset/plan.py, and nodeset/decisions.py: TROUBLES
     "NameTaken",
     "BudgetMissing",
+    "ControllerGone",
     "SlurmListSuspicious",  # health.py
     "SlurmTokenRefused",
     "SlurmClusterNameMismatch",

@@ -36,7 +36,7 @@ ANNOTATION_REMOVAL_REQUESTED: Final = f"{NODESET_PREFIX}removal-requested"
 ANNOTATION_ALLOW_DELETION: Final = f"{NODESET_PREFIX}allow-deletion"
 # "true" on a pod whose slurmd was started with `-N NAME`, so that its name in Slurm is certain.
 ANNOTATION_STATED_NAME: Final = f"{NODESET_PREFIX}stated-name"
-# How many pods of this worker ended in a row before this one; see controllers/nodeset/backoff.py.
+# How many pods of this worker ended in a row before this one; see controllers/nodeset/decide/scale.py.
 ANNOTATION_POD_FAILURES: Final = f"{NODESET_PREFIX}pod-failures"
 ANNOTATION_DEFAULT_CONTAINER: Final = "kubectl.kubernetes.io/default-container"
 
@@ -75,6 +75,9 @@ ANNOTATION_CONSTRAIN_MEMORY: Final = f"{PREFIX}constrain-memory"
 ANNOTATION_APPLY_CORRECTIONS: Final = f"{PREFIX}apply-corrections"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
+
+# On a NodeSet: "true" says that the slurmctld of its Controller is external, and goes on without it.
+ANNOTATION_EXTERNAL_SLURM: Final = f"{NODESET_PREFIX}external-slurm"
 
 # ---------------------------------------------------------------------------------- annotations on Secrets
 # Which of its keys is that of a Slurm cluster, if it is called neither slurm.key nor slurm.jwks: by this the

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from slurm_operator.api.shared import Condition
-from slurm_operator.controllers.nodeset.engine import report
-from slurm_operator.controllers.nodeset.engine.caches import concerns_all
-from slurm_operator.controllers.nodeset.engine.memory import Memories
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.work import AT_ONCE, each, slowly
+from slurm_operator.controllers.nodeset.run import report
+from slurm_operator.controllers.nodeset.run.one_pass import AT_ONCE, Outcome, each, slowly
+from slurm_operator.controllers.nodeset.run.state import Memories
+from slurm_operator.controllers.nodeset.run.watches import concerns_all
 from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, ServerError
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.model import Node

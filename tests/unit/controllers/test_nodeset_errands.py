@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.controllers.nodeset.actions import DeletePod
-from slurm_operator.controllers.nodeset.decisions import Cause, Proof
-from slurm_operator.controllers.nodeset.engine.errands import Errands, Kind, Refusals
-from slurm_operator.controllers.nodeset.engine.evidence import Confirmed, counts_until, settling, weigh
-from slurm_operator.controllers.nodeset.engine.memory import Memory
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome, Trouble
-from slurm_operator.controllers.nodeset.observation import Asked
+from slurm_operator.controllers.nodeset.decide.actions import Cause, DeletePod, Proof
+from slurm_operator.controllers.nodeset.decide.deletion import Confirmed, counts_until, settling, weigh
+from slurm_operator.controllers.nodeset.decide.observation import Asked
+from slurm_operator.controllers.nodeset.run.background import Errands, Kind, Refusals
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome, Trouble
+from slurm_operator.controllers.nodeset.run.state import Memory
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.sources import Channel
 from slurm_operator.slurm.view import ClusterView
@@ -24,7 +23,7 @@ from tests.unit.slurm.views import NOW
 from tests.virtualtime import virtual_time
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 KEY = Key("slurm", "gpu")
 BY_LIST = DeletePod("gpu-0", "0", "gpu-0", Cause.SCALE_IN, "drained")

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import actions, names
-from slurm_operator.controllers.nodeset.decisions import Cause, Proof
-from slurm_operator.controllers.nodeset.observation import Asked, Fate
-from slurm_operator.controllers.nodeset.plan import confirm
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide import actions, observation
+from slurm_operator.controllers.nodeset.decide.actions import Cause, Proof
+from slurm_operator.controllers.nodeset.decide.deletion import confirm
+from slurm_operator.controllers.nodeset.decide.observation import Asked, Fate
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from slurm_operator.kube.meta import OwnerReference
 from slurm_operator.objects import slurmd_claims
 from slurm_operator.slurm.wishes import Drain, State, Undrain
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
     from slurm_operator.slurm.wishes import Wish
     from tests.unit.nodeset.model import World
+
+
+# The Controller is deleted, and its slurmctld with it.
+_NO_SLURM = (Fate.LEAVES, Fate.GONE)
 
 
 class Crashed(Exception):  # noqa: N818 - what happens to the process, no error of its own
@@ -51,7 +55,7 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.RemoveFinalizer(name) if name == wellknown.FINALIZER_DRAIN and _keeps_protected(world):
             world.awake = True
         case actions.RemoveFinalizer(name):
-            world.waived |= world.skip_drain or world.controller is not Fate.STAYS
+            world.waived |= world.skip_drain or world.controller in _NO_SLURM
             world.finalizers = tuple(one for one in world.finalizers if one != name)
             world.awake = True
         case actions.CreatePod():
@@ -83,12 +87,12 @@ def _do(world: World, action: actions.Action) -> None:  # noqa: C901, PLR0912 - 
         case actions.WriteReservation(spec, _):
             made = world.slurm.answers and world.slurm.reserve(spec)
             if made:
-                world.operator.asked[names.reservation_key(spec.name)] = Asked(world.now, exists=True)
+                world.operator.asked[observation.reservation_key(spec.name)] = Asked(world.now, exists=True)
             world.awake |= not made
         case actions.DeleteReservation(name):
             if world.slurm.answers:
                 world.slurm.windows.pop(name, None)
-                world.operator.asked[names.reservation_key(name)] = Asked(world.now, exists=False)
+                world.operator.asked[observation.reservation_key(name)] = Asked(world.now, exists=False)
             world.awake = True
 
 
@@ -204,7 +208,7 @@ def _patch(world: World, action: actions.PatchPod) -> None:
     if wellknown.ANNOTATION_POD_CORDON in action.annotations:
         assert not pod.persons_cordon, f"a person's cordon of {pod.name} was touched"
     if action.labels.get(wellknown.LABEL_POD_PROTECT, "true") is None:
-        waived = world.skip_drain or (world.deleting and world.controller is not Fate.STAYS)
+        waived = world.skip_drain or (world.deleting and world.controller in _NO_SLURM)
         assert waived, f"the protection of {pod.name} was removed without evidence"
         world.excused.add(pod.uid)
     for target, changes in ((pod.labels, action.labels), (pod.annotations, action.annotations)):

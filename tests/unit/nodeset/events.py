@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.observation import Fate
+from slurm_operator.controllers.nodeset.decide.observation import Fate
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import LABELS, make_node, moment
 from tests.unit.nodeset.model import NODES, World
@@ -135,7 +135,7 @@ def skip_drain(world: World, number: int) -> None:
 
 def controller_leaves(world: World, number: int) -> None:
     """The Controller is deleted, too, with its NodeSet."""
-    world.controller = (Fate.LEAVES, Fate.GONE)[number % 2]
+    world.controller = (Fate.LEAVES, Fate.GONE, Fate.OUTLIVED)[number % 3]
     delete_nodeset(world, number)
 
 

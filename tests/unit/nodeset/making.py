@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.observation import Observation, Revision, read_worker
-from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.controllers.nodeset.decide.observation import Observation, Revision, read_worker
+from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import SimPod, make_nodeset, moment
 from tests.unit.slurm.views import NOW, view
 
 if TYPE_CHECKING:
     from slurm_operator.api.nodeset import NodeSet
-    from slurm_operator.controllers.nodeset.observation import Worker
+    from slurm_operator.controllers.nodeset.decide.observation import Worker
     from slurm_operator.slurm.model import Node
 
 # When the pods of a test became ready, long before now.

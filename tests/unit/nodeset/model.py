@@ -17,13 +17,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
-from slurm_operator.controllers.nodeset.memo import Memo
-from slurm_operator.controllers.nodeset.observation import Fate, Observation, Revision, read_worker
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.status import report
-from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide.actions import Cause, Hold, Wait
+from slurm_operator.controllers.nodeset.decide.memo import Memo
+from slurm_operator.controllers.nodeset.decide.observation import Fate, Observation, Revision, read_worker
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.pod_status import JUST_NOW_SECONDS
+from slurm_operator.controllers.nodeset.decide.status import report
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from tests.unit.nodeset import acting
 from tests.unit.nodeset.clustermodel import (
     FIT,
@@ -39,7 +39,7 @@ from tests.unit.nodeset.slurmmodel import Slurm
 from tests.unit.nodeset.wishing import Spec
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.status import Report
+    from slurm_operator.controllers.nodeset.decide.status import Report
     from slurm_operator.kube.models import Node, Pod
 
 NO_BUDGET = Hold(Wait.BUDGET_MISSING, "the budget is not in place")

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.daemon import expected_hostname
+from slurm_operator.controllers.nodeset.decide.name_conflicts import expected_hostname
 from tests.unit.nodeset.clustermodel import FIT, moment
 from tests.unit.nodeset.model import World
 

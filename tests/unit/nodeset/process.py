@@ -7,7 +7,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from slurm_operator.controllers.nodeset.memo import Memo
+from slurm_operator.controllers.nodeset.decide.memo import Memo
 from slurm_operator.kube.expectations import Expectations
 from slurm_operator.kube.meta import Key
 from slurm_operator.slurm.belief import Belief
@@ -19,7 +19,7 @@ from tests.unit.nodeset.clustermodel import EPOCH, NAME, NAMESPACE
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.nodeset.observation import Asked
+    from slurm_operator.controllers.nodeset.decide.observation import Asked
     from slurm_operator.kube.models import PersistentVolumeClaim, Pod
     from tests.unit.nodeset.clustermodel import SimClaim, SimPod
     from tests.unit.nodeset.slurmmodel import Slurm

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.controllers.nodeset.engine.neighbourhood import Bearers, bearing
+from slurm_operator.controllers.nodeset.run.slurm_names import Bearers, bearing
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Pod
 from slurm_operator.kube.store import Store

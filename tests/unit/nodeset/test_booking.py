@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from slurm_operator.controllers.nodeset.actions import DeleteReservation, WriteReservation
-from slurm_operator.controllers.nodeset.engine.booking import Turn, complaint, taken, turn
+from slurm_operator.controllers.nodeset.decide.actions import DeleteReservation, WriteReservation
+from slurm_operator.controllers.nodeset.decide.reservation import Turn, complaint, taken, turn
 from slurm_operator.slurm.model import Reservation, ReservationSpec
 from tests.unit.slurm.views import number
 

@@ -6,15 +6,15 @@ import tracemalloc
 from typing import TYPE_CHECKING
 
 from slurm_operator.api.limits import MAX_DIGITS, MAX_WORKERS
-from slurm_operator.controllers.nodeset.actions import CreatePod
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.scaling import CREATES_PER_RECONCILE
+from slurm_operator.controllers.nodeset.decide.actions import CreatePod
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.scale import CREATES_PER_RECONCILE
 from slurm_operator.objects.slurmd_names import series
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 GUARDED = ("nodeset.slinky.slurm.net/drain",)
 MOST = 2**31 - 1

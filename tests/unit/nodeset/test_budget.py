@@ -8,17 +8,19 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Cause,
     CreatePod,
     DeletePod,
     DrainNodes,
+    Hold,
     ResumeNodes,
     UndrainNodes,
+    Wait,
 )
-from slurm_operator.controllers.nodeset.decisions import Cause, Hold, Wait
-from slurm_operator.controllers.nodeset.observation import Revision
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.observation import Revision
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.models import PodDisruptionBudget
 from slurm_operator.objects import slurmd_shared
 from tests.unit.nodeset.clustermodel import FIT, LABELS, make_node, make_nodeset

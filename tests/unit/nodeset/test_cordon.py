@@ -6,15 +6,15 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
     DeletePod,
     DrainNodes,
     PatchPod,
     ResumeNodes,
     UndrainNodes,
+    Wait,
 )
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod

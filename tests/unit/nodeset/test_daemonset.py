@@ -5,11 +5,10 @@ from typing import Any
 import msgspec
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import CreatePod, DrainNodes, UndrainNodes
-from slurm_operator.controllers.nodeset.daemon import daemon_name
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, DrainNodes, UndrainNodes, Wait
+from slurm_operator.controllers.nodeset.decide.name_conflicts import daemon_name
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.models import Taint
 from slurm_operator.objects.nodefit import node_fit
 from tests.unit.nodeset.clustermodel import SimPod, make_node, make_nodeset

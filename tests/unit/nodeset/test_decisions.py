@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decisions import Cause, drain_reason
+from slurm_operator.controllers.nodeset.decide.actions import Cause, drain_reason
 from slurm_operator.objects import slurmd
 
 PAGE = Path(__file__).parents[3] / "docs" / "concepts" / "workers.md"

@@ -6,16 +6,16 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import departure, names
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide import finalizer, observation
+from slurm_operator.controllers.nodeset.decide.actions import (
     AddFinalizer,
     DeletePod,
     DeleteReservation,
     PatchPod,
     RemoveFinalizer,
 )
-from slurm_operator.controllers.nodeset.observation import Asked, Fate
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.observation import Asked, Fate
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
 from slurm_operator.kube.meta import Key, ObjectMeta, OwnerReference
 from slurm_operator.kube.models import Pod
 from slurm_operator.kube.wire import BadObject
@@ -122,8 +122,8 @@ def test_a_protected_pod_that_no_cache_shows_keeps_the_nodeset() -> None:
         labels = {wellknown.LABEL_POD_PROTECT: label}
         return Pod(metadata=ObjectMeta(name=name, labels=labels, owner_references=tuple(owners)))
 
-    assert departure.still_protected("u", [made("gpu-0", mine, "false"), made("other", [], "true")]) is None
-    assert "gpu-1" in str(departure.still_protected("u", [made("gpu-1", mine, "true")]))
+    assert finalizer.still_protected("u", [made("gpu-0", mine, "false"), made("other", [], "true")]) is None
+    assert "gpu-1" in str(finalizer.still_protected("u", [made("gpu-1", mine, "true")]))
 
 
 def test_a_nodeset_that_skips_the_drain_still_takes_its_reservation_along() -> None:
@@ -132,7 +132,7 @@ def test_a_nodeset_that_skips_the_drain_still_takes_its_reservation_along() -> N
     decided = leave(pod(0, protected=False), also=(RESERVATION,), skip=True, **seen)
     assert decided.actions == (RemoveFinalizer(DRAIN), DeleteReservation("SlurmOperatorMaint-gpu"))
     assert decided.requeue is not None
-    denied = {names.reservation_key("SlurmOperatorMaint-gpu"): Asked(NOW - 1, exists=False)}
+    denied = {observation.reservation_key("SlurmOperatorMaint-gpu"): Asked(NOW - 1, exists=False)}
     assert released(leave(also=(RESERVATION,), skip=True, asked=denied, **seen)) == [DRAIN, RESERVATION]
 
 
@@ -156,10 +156,10 @@ def unreadable(name: str, metadata: ObjectMeta) -> BadObject:
 def test_no_pod_goes_with_its_nodeset_unseen() -> None:
     """Whatever a NodeSet owns, with or without labels, keeps it; pods of others do not."""
     others = [Pod(metadata=owned("free")), Pod(metadata=owned("web-0", "another-uid"))]
-    assert departure.strays(UID, [], []) is None
-    assert departure.strays(UID, others, []) is None
+    assert finalizer.strays(UID, [], []) is None
+    assert finalizer.strays(UID, others, []) is None
     ours = [Pod(metadata=owned(name, "another-uid", UID)) for name in ("gpu-7", "gpu-3")]
-    why = departure.strays(UID, [*others, *ours], [])
+    why = finalizer.strays(UID, [*others, *ours], [])
     assert why is not None
     assert "2 pods without the labels of a worker, such as gpu-3," in why
 
@@ -167,9 +167,9 @@ def test_no_pod_goes_with_its_nodeset_unseen() -> None:
 def test_a_pod_that_cannot_be_read_may_be_one_of_its_own() -> None:
     """Only if its owners can be read, and are others, it does not keep the NodeSet."""
     foreign = unreadable("web-0", owned("web-0", "another-uid"))
-    assert departure.strays(UID, [], [foreign]) is None
+    assert finalizer.strays(UID, [], [foreign]) is None
     for doubtful in (unreadable("gpu-1", owned("gpu-1", UID)), unreadable("gpu-1", ObjectMeta())):
-        why = departure.strays(UID, [], [foreign, doubtful])
+        why = finalizer.strays(UID, [], [foreign, doubtful])
         assert why is not None
         assert "1 pods, such as 'gpu-1', cannot be read" in why
 
@@ -179,7 +179,7 @@ def test_what_workers_share_is_kept_while_they_drain() -> None:
 
     def keeps(*pods: Any, deleting: bool = True, **fields: Any) -> bool:
         nodeset = make_nodeset(replicas=1, deleting=deleting, finalizers=(DRAIN,))
-        return departure.keeps_shared(observe(*pods, nodeset=nodeset, **fields))
+        return finalizer.keeps_shared(observe(*pods, nodeset=nodeset, **fields))
 
     assert keeps(pod(0))
     assert not keeps(pod(0), deleting=False)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import PatchPod
-from slurm_operator.controllers.nodeset.decisions import Hold, Wait
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.policies import may_delete
+from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide.actions import Hold, PatchPod, Wait
+from slurm_operator.controllers.nodeset.decide.deletion import may_delete
+from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.model import Job, NoVal
 from tests.unit.nodeset.clustermodel import moment
@@ -50,7 +49,7 @@ def test_the_last_of_several_counts() -> None:
     assert patches(endless(7), endless(8, START + 10), **known) == later
 
 
-@pytest.mark.parametrize("deadline", [NEVER, names.NO_DEADLINE])
+@pytest.mark.parametrize("deadline", [NEVER, observation.NO_DEADLINE])
 def test_an_end_in_centuries_is_none(deadline: str) -> None:
     """Who reads why a pod stays is not told to wait for the year 2318."""
     lost = worker(labels={PROTECT: "true"}, annotations={DEADLINE: deadline})

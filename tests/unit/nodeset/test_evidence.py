@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from slurm_operator.controllers.nodeset.actions import DeletePod
-from slurm_operator.controllers.nodeset.decisions import Cause, Proof
-from slurm_operator.controllers.nodeset.engine.evidence import (
+from slurm_operator.controllers.nodeset.decide.actions import Cause, DeletePod, Proof
+from slurm_operator.controllers.nodeset.decide.deletion import (
     FRESH_SECONDS,
     LASTS_SECONDS,
     Confirmed,
     in_time,
     weigh,
 )
-from slurm_operator.controllers.nodeset.observation import Asked
+from slurm_operator.controllers.nodeset.decide.observation import Asked
 from tests.unit.nodeset.making import observe
 from tests.unit.slurm.views import NOW, view
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
     DeletePod,
     DrainNodes,
     PatchPod,
@@ -13,8 +13,8 @@ from slurm_operator.controllers.nodeset.actions import (
     UndrainNodes,
     WriteNodes,
 )
-from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, plan
-from slurm_operator.controllers.nodeset.telling import JUST_NOW_SECONDS
+from slurm_operator.controllers.nodeset.decide.plan import UNCONFIRMED_SECONDS, plan
+from slurm_operator.controllers.nodeset.decide.pod_status import JUST_NOW_SECONDS
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.jobs import Hold, Jobs
 from tests.unit.nodeset.clustermodel import make_nodeset

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide.actions import (
     CreatePod,
     DeletePod,
     DeleteRecord,
     OwnClaim,
     PatchPod,
     RestoreClaims,
+    Wait,
     WriteNodes,
 )
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.plan import Plan, plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.models import PersistentVolumeClaim
 from slurm_operator.slurm.wishes import Features, Topology
 from tests.unit.nodeset.clustermodel import UID, make_node, make_nodeset
@@ -222,7 +222,7 @@ def test_a_busy_worker_says_until_when() -> None:
 
 def test_a_deadline_outlives_an_outage() -> None:
     """While Slurm cannot be asked, the end of the jobs that were last seen stays."""
-    busy = pod(0, annotations={DEADLINE: names.NO_DEADLINE})
+    busy = pod(0, annotations={DEADLINE: observation.NO_DEADLINE})
     assert patch_of(plan(observe(busy, view=None))) == ({}, {})
     assert patch_of(plan(observe(busy, view=view(taken=NOW - 100)))) == ({}, {})
     assert patch_of(plan(observe(busy, slurm=(node("gpu-0"),)))) == ({}, {DEADLINE: None})

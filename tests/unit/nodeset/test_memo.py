@@ -7,16 +7,16 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.memo import Memo, Rested
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.podstatus import state_conditions
+from slurm_operator.controllers.nodeset.decide.memo import Memo, Rested
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.pod_status import state_conditions
 from slurm_operator.objects import slurmd_marks
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import job, jobs, node, view
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 NODESET = make_nodeset(replicas=1, finalizers=("nodeset.slinky.slurm.net/drain",))
 RECORD = node("gpu-0", comment=slurmd_marks.comment(NODESET, pod(0).show()))
@@ -24,7 +24,8 @@ RECORD = node("gpu-0", comment=slurmd_marks.comment(NODESET, pod(0).show()))
 
 def at_rest(memo: Memo, **fields: Any) -> Observation:
     settled: dict[str, Any] = {"view": view(RECORD), "nodes": {"node-0": make_node("node-0")}, "memo": memo}
-    return observe(pod(0, conditions=state_conditions(RECORD)), nodeset=NODESET, **(settled | fields))
+    conditions = {one.type: one for one in state_conditions(RECORD)}
+    return observe(pod(0, conditions=conditions), nodeset=NODESET, **(settled | fields))
 
 
 def test_what_rests_is_not_looked_at_again() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.controllers.nodeset.engine.answers import Answers
+from slurm_operator.controllers.nodeset.run.state import Answers
 from slurm_operator.kube.meta import ObjectMeta
 from slurm_operator.kube.models import Pod
 

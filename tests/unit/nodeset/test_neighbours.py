@@ -8,20 +8,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.api import NodeSet, wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Cause,
     CreatePod,
     DeletePod,
     DeleteRecord,
     DrainNodes,
     ResumeNodes,
     UndrainNodes,
+    Wait,
     WriteNodes,
     WriteReservation,
 )
-from slurm_operator.controllers.nodeset.decisions import Cause, Wait
-from slurm_operator.controllers.nodeset.neighbours import heirs, neighbours, taken
-from slurm_operator.controllers.nodeset.plan import confirm, plan
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.deletion import confirm
+from slurm_operator.controllers.nodeset.decide.name_conflicts import heirs, neighbours, taken
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.objects.nodefit import node_fit
 from tests.unit.nodeset.clustermodel import NAMESPACE, UID, make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod, shown
@@ -31,9 +33,9 @@ from tests.unit.slurm.views import node, view
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.nodeset.neighbours import Neighbour
-    from slurm_operator.controllers.nodeset.observation import Observation
-    from slurm_operator.controllers.nodeset.plan import Plan
+    from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.plan import Plan
 
 TO_SLURM = (DrainNodes, UndrainNodes, ResumeNodes, WriteNodes, DeleteRecord, WriteReservation)
 GUARD = (wellknown.FINALIZER_DRAIN,)

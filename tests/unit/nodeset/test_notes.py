@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.observation import Revision
-from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.decide.observation import Revision
+from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.kube.models import PersistentVolumeClaim
 from slurm_operator.slurm.belief import Evidence
 from tests.unit.nodeset.clustermodel import FIT, LABELS, UID, make_node, make_nodeset, moment
@@ -16,7 +16,7 @@ from tests.unit.nodeset.making import observe, pod, shown
 from tests.unit.slurm.views import NOW, node, view
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 GUARDED = (wellknown.FINALIZER_DRAIN,)
 IDLE = (node("gpu-0"),)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
 from slurm_operator.kube.errors import Conflict, ConnectionFailed
 
 

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from slurm_operator.controllers.nodeset.observation import Fate
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decide.actions import RecordExternal, Wait
+from slurm_operator.controllers.nodeset.decide.observation import Fate
+from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.slurm.errors import RestUnreachable, WrongCluster
-from tests.unit.nodeset.making import pod
+from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.unit.nodeset.making import observe, pod
 from tests.unit.nodeset.test_departure import DRAIN, deleted, leave, released
 from tests.unit.slurm.views import NOW, drained_node, node, view
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.view import ClusterView
 
 OUTLIVED: Any = {"controller": Fate.OUTLIVED}
 
@@ -23,11 +32,53 @@ def test_while_slurm_answers_the_nodeset_is_drained() -> None:
     assert decided.holds
 
 
-def test_when_slurm_has_stopped_answering_the_nodeset_goes() -> None:
-    """Nobody is left who could ever say what runs; uninstalling must end."""
-    silent = view(node("gpu-0", "MIXED", alloc=1), taken=NOW - 31.0, failure=RestUnreachable("silent"))
-    assert released(leave(pod(0, protected=False), view=silent, **OUTLIVED)) == [DRAIN]
-    assert released(leave(pod(0, protected=False), view=None, **OUTLIVED)) == [DRAIN]
+SILENT = [
+    view(node("gpu-0", "MIXED", alloc=1), taken=NOW - 31.0, failure=RestUnreachable("silent")),
+    view(taken=None, failure=RestUnreachable("refused")),
+    None,
+]
+
+
+@pytest.mark.parametrize("silent", SILENT, ids=["stale", "refused", "no connection"])
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_slurm_that_does_not_answer_lets_nothing_go(
+    silent: ClusterView | None,
+    protected: bool,  # noqa: FBT001 - a column
+) -> None:
+    """Its jobs go on: after an outage or a restart of the operator the NodeSet waits, and says what to do."""
+    decided = leave(pod(0, protected=protected), view=silent, **OUTLIVED)
+    assert (released(decided), deleted(decided)) == ([], [])
+    assert [one.pod for one in decided.holds] == ["gpu-0"]
+    (told,) = [one for one in decided.waits if one.reason is Wait.CONTROLLER_GONE]
+    assert wellknown.ANNOTATION_SKIP_DRAIN in told.message
+    assert decided.requeue is not None
+
+
+def test_a_process_that_has_just_started_does_not_complain_yet() -> None:
+    """Slurm has its first seconds to answer."""
+    decided = leave(pod(0), view=None, since=NOW - 1.0, **OUTLIVED)
+    assert released(decided) == []
+    assert [one for one in decided.waits if one.reason is Wait.CONTROLLER_GONE] == []
+
+
+def test_a_person_may_let_it_go() -> None:
+    """The annotation releases it, as it always does."""
+    assert released(leave(pod(0, protected=False), view=None, skip=True, **OUTLIVED)) == [DRAIN]
+
+
+@pytest.mark.parametrize("external", [True, False])
+@pytest.mark.parametrize("deleting", [True, False])
+def test_that_slurm_is_external_is_written_down(external: bool, deleting: bool) -> None:  # noqa: FBT001 - columns
+    """Once, and before any worker is made, so that a new process knows it without the Controller."""
+    written = {wellknown.ANNOTATION_EXTERNAL_SLURM: "true"}
+    for marks in ({}, written):
+        nodeset = make_nodeset(replicas=1, annotations=marks, deleting=deleting, finalizers=(DRAIN,))
+        decided = plan(observe(nodeset=nodeset, external=external))
+        found = [one for one in decided.actions if isinstance(one, RecordExternal)]
+        assert found == ([] if external == bool(marks) else [RecordExternal(external)])
+        assert not found or decided.actions[0] == found[0]
+    unknown = plan(observe(nodeset=make_nodeset(annotations=written), external=None))
+    assert not [one for one in unknown.actions if isinstance(one, RecordExternal)]
 
 
 def test_another_slurm_at_the_same_address_lets_nothing_go() -> None:
@@ -45,5 +96,3 @@ def test_a_failure_that_is_young_lets_nothing_go() -> None:
 def test_before_the_first_answer_nothing_goes() -> None:
     """A connection that was made just now has been asked, and has neither answered nor failed."""
     assert released(leave(pod(0, protected=False), view=view(taken=None), **OUTLIVED)) == []
-    failed = view(taken=None, failure=RestUnreachable("refused"))
-    assert released(leave(pod(0, protected=False), view=failed, **OUTLIVED)) == [DRAIN]

@@ -7,13 +7,17 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import DeletePod
-from slurm_operator.controllers.nodeset.decisions import Allow, Decision, Hold, Proof, Wait
-from slurm_operator.controllers.nodeset.observation import Asked
-from slurm_operator.controllers.nodeset.plan import UNCONFIRMED_SECONDS, confirm, plan
-from slurm_operator.controllers.nodeset.policies import may_delete, may_reregister, may_undrain
-from slurm_operator.controllers.nodeset.sight import Sight
+from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide.actions import Allow, Decision, DeletePod, Hold, Proof, Wait
+from slurm_operator.controllers.nodeset.decide.deletion import (
+    confirm,
+    may_delete,
+    may_reregister,
+    may_undrain,
+)
+from slurm_operator.controllers.nodeset.decide.observation import Asked
+from slurm_operator.controllers.nodeset.decide.plan import UNCONFIRMED_SECONDS, plan
+from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
 from slurm_operator.kube.models import Node
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.errors import RestUnreachable
@@ -146,7 +150,7 @@ def test_absence_is_measured_by_a_clock_that_nobody_sets() -> None:
     assert decision.reason is Wait.NODE_ABSENT
 
 
-@pytest.mark.parametrize("deadline", [None, names.NO_DEADLINE, "soon", "2026-01-01T00:16:41Z"])
+@pytest.mark.parametrize("deadline", [None, observation.NO_DEADLINE, "soon", "2026-01-01T00:16:41Z"])
 @pytest.mark.parametrize("rule", ["delete", "reregister"])
 def test_a_pod_that_slurm_lost_with_jobs_stays(deadline: str | None, rule: str) -> None:
     """A deadline that is missing, infinite, unreadable or yet to come keeps a busy pod that Slurm forgot."""

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide.actions import (
     DeletePod,
     DrainNodes,
     PatchPod,
     ReleasePod,
     ResumeNodes,
     UndrainNodes,
+    Wait,
 )
-from slurm_operator.controllers.nodeset.decisions import Wait
-from slurm_operator.controllers.nodeset.plan import Plan, confirm, plan
+from slurm_operator.controllers.nodeset.decide.deletion import confirm
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
 from slurm_operator.slurm.belief import Evidence
 from slurm_operator.slurm.view import ClusterView
 from tests.unit.nodeset.clustermodel import SimPod, make_node, make_nodeset
@@ -24,7 +25,7 @@ from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import NOW, drained_node, node, number, view
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.slurm.model import Node
 
 PROTECT = wellknown.LABEL_POD_PROTECT

@@ -8,9 +8,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.controllers.nodeset.actions import DeletePod, DrainNodes, PatchPod, ReleasePod
-from slurm_operator.controllers.nodeset.decisions import Cause
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Cause,
+    DeletePod,
+    DrainNodes,
+    PatchPod,
+    ReleasePod,
+    Wait,
+)
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.kube.meta import Condition
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset, moment
 from tests.unit.nodeset.making import observe, pod
@@ -174,3 +181,27 @@ def test_a_request_by_hand_needs_no_time(value: str) -> None:
         pod(0, annotations={REQUEST: value}), slurm=BUSY, wall=moment(NOW) + timedelta(days=9)
     )
     assert plan(much_later).going == decided.going
+
+
+@pytest.mark.parametrize("cordoned", [True, False], ids=["kubectl drain", "eviction"])
+def test_an_eviction_of_a_failing_node_says_what_it_waits_for(cordoned: bool) -> None:  # noqa: FBT001 - a column
+    """A node that is marked FAIL cannot be drained: the NodeSet says so, and what to do, until it can."""
+    request = {wellknown.ANNOTATION_REMOVAL_REQUESTED: removal.text(moment(NOW), "eviction")}
+    failing = node("gpu-0", "IDLE", "FAIL")
+    nodes = {"node-0": make_node("node-0", cordoned=cordoned)}
+    seen = observe(pod(0, annotations=request), slurm=(failing,), nodes=nodes)
+    decided = plan(seen)
+    assert not [one for one in decided.actions if isinstance(one, DrainNodes)]
+    assert [(one.pod, one.hold.reason) for one in decided.holds] == [("gpu-0", Wait.NODE_FAILING)]
+    said = {one.type: one for one in report(seen, decided).conditions}
+    degraded = said[wellknown.CONDITION_DEGRADED]
+    assert degraded.reason == "NodeFailing"
+    assert "drain it by hand, or resume it" in degraded.message
+    assert "1 NodeFailing" in said[wellknown.CONDITION_PROGRESSING].message
+
+
+def test_an_eviction_while_slurm_is_silent_says_what_it_waits_for() -> None:
+    """As a cordon does: whoever evicts has to know why nothing happens."""
+    request = {wellknown.ANNOTATION_REMOVAL_REQUESTED: removal.text(moment(NOW), "eviction")}
+    decided = plan(observe(pod(0, annotations=request), view=None))
+    assert [(one.pod, one.hold.reason) for one in decided.holds] == [("gpu-0", Wait.NO_CONNECTION)]

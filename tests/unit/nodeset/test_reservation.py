@@ -7,17 +7,17 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition
-from slurm_operator.controllers.nodeset import names
-from slurm_operator.controllers.nodeset.actions import (
+from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide.actions import (
     AddFinalizer,
     DeleteReservation,
     RemoveFinalizer,
     WriteReservation,
 )
-from slurm_operator.controllers.nodeset.observation import Asked
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.reservation import window_text
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.observation import Asked
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.reservation import window_text
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.slurm.model import Reservation
 from tests.unit.nodeset.clustermodel import make_nodeset, moment
 from tests.unit.nodeset.making import observe, pod
@@ -58,7 +58,7 @@ def booked(begins: datetime, *flags: str, nodes: str = "gpu-0") -> Reservation:
 def act(nodeset: Any, there: Reservation | None = None, *, asked: Any = (), **fields: Any) -> list[Any]:
     found = {there.name: there} if there is not None else {}
     seen = view(node("gpu-0"), reservations=found, **({"reservations_taken": NOW - 1} | fields))
-    told = {names.reservation_key("SlurmOperatorMaint-gpu"): one for one in asked}
+    told = {observation.reservation_key("SlurmOperatorMaint-gpu"): one for one in asked}
     decided = plan(observe(pod(0), nodeset=nodeset, view=seen, asked=told))
     return [one for one in decided.actions if isinstance(one, RESERVATIONS)]
 

@@ -9,10 +9,10 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, find_condition
-from slurm_operator.controllers.nodeset.actions import DeletePod, PatchPodStatus
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.sight import FIRST_ANSWER_SECONDS
-from slurm_operator.controllers.nodeset.status import report
+from slurm_operator.controllers.nodeset.decide.actions import DeletePod, PatchPodStatus
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.slurm_state import FIRST_ANSWER_SECONDS
+from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.view import ClusterView
 from tests.unit.nodeset.clustermodel import SimPod, make_node, make_nodeset
@@ -22,7 +22,7 @@ from tests.unit.slurm.views import NOW, drained_node, node
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.slurm.model import Node
 
 DEGRADED = wellknown.CONDITION_DEGRADED

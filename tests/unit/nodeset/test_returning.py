@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.controllers.nodeset.actions import DrainNodes, ResumeNodes, UndrainNodes
-from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.decide.actions import DrainNodes, ResumeNodes, UndrainNodes
+from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.slurm.model import NoVal
 from tests.unit.nodeset.clustermodel import make_node
 from tests.unit.nodeset.making import observe, pod

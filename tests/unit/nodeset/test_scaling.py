@@ -8,12 +8,11 @@ import msgspec
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import CreatePod, DeletePod, DrainNodes
-from slurm_operator.controllers.nodeset.decisions import Cause
-from slurm_operator.controllers.nodeset.observation import Revision
-from slurm_operator.controllers.nodeset.order import deletion_cost, scale_in_order
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.updating import max_unavailable
+from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, DeletePod, DrainNodes
+from slurm_operator.controllers.nodeset.decide.observation import Revision
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.scale import deletion_cost, scale_in_order
+from slurm_operator.controllers.nodeset.decide.update import max_unavailable
 from slurm_operator.kube.meta import Condition
 from slurm_operator.objects.slurmd_marks import comment
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decisions import Wait
+from slurm_operator.controllers.nodeset.decide.actions import Wait
 from tests.unit.nodeset import events, faults
 from tests.unit.nodeset.telling import busy, recover
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.plan import Plan
+    from slurm_operator.controllers.nodeset.decide.plan import Plan
     from tests.unit.nodeset.model import World
 
 

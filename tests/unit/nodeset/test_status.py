@@ -6,14 +6,14 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.nodeset.plan import plan
-from slurm_operator.controllers.nodeset.status import Report, report
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.status import Report, report
 from tests.unit.nodeset.clustermodel import make_node, make_nodeset
 from tests.unit.nodeset.making import observe, pod
 from tests.unit.slurm.views import NOW, node
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
 
 GUARDED = (wellknown.FINALIZER_DRAIN,)
 

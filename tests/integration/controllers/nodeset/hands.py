@@ -7,19 +7,17 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DeletePod
-from slurm_operator.controllers.nodeset.engine.asking import Asking
-from slurm_operator.controllers.nodeset.engine.claims import Claims
-from slurm_operator.controllers.nodeset.engine.errands import Errands, Kind
-from slurm_operator.controllers.nodeset.engine.memory import Memory
-from slurm_operator.controllers.nodeset.engine.observe import Ground
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.pods import Pods
-from slurm_operator.controllers.nodeset.engine.slurm import Slurm
-from slurm_operator.controllers.nodeset.engine.template import Master
-from slurm_operator.controllers.nodeset.engine.work import Work
-from slurm_operator.controllers.nodeset.observation import EVERYWHERE, Fate
-from slurm_operator.controllers.nodeset.plan import Plan, plan
+from slurm_operator.controllers.nodeset.decide.actions import DeletePod
+from slurm_operator.controllers.nodeset.decide.observation import EVERYWHERE, Fate
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
+from slurm_operator.controllers.nodeset.run.background import Asking, Errands, Kind
+from slurm_operator.controllers.nodeset.run.claim_writes import Claims
+from slurm_operator.controllers.nodeset.run.observe import Ground
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome, Work
+from slurm_operator.controllers.nodeset.run.pod_writes import Pods
+from slurm_operator.controllers.nodeset.run.slurm_nodes import Slurm
+from slurm_operator.controllers.nodeset.run.state import Memory
+from slurm_operator.controllers.nodeset.run.template import Master
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.events import EventRecorder
 from slurm_operator.kube.expectations import Expectations
@@ -34,7 +32,7 @@ from tests.unit.nodeset.making import observe, pod
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.kube.meta import Key
     from slurm_operator.slurm.clients import Connection
     from tests.integration.slurm.hostile import HostileSlurmrestd

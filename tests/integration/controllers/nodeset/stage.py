@@ -9,7 +9,7 @@ import msgspec
 
 from slurm_operator.api import Cluster, NodeSet
 from slurm_operator.controllers import cluster, slurmclient
-from slurm_operator.controllers.nodeset.engine import reconciler
+from slurm_operator.controllers.nodeset import controller
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.models import ControllerRevision, PersistentVolumeClaim, Pod
 from tests.integration.controllers.workload import stage as workload
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.wiring import Build
     from slurm_operator.kube.meta import Object
 
-BUILDS: tuple[Build, ...] = (cluster.build, slurmclient.build, reconciler.build)
+BUILDS: tuple[Build, ...] = (cluster.build, slurmclient.build, controller.build)
 
 
 class Stage(workload.Stage):
@@ -39,7 +39,7 @@ class Stage(workload.Stage):
 
     async def look_again(self, operator: Operator) -> None:
         """Reconcile every NodeSet, as any event would, and wait until that is done."""
-        (controller,) = (one for one in operator._controllers if one.name == reconciler.NAME)
+        (controller,) = (one for one in operator._controllers if one.name == controller.NAME)
         for live in operator.wiring.manager.informer(NodeSet).store.list():
             controller.queue.add(live.key)
         await eventually(lambda: controller.queue.idle, "all are looked at")

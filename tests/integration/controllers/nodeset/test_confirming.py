@@ -8,10 +8,10 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DrainNodes, UndrainNodes, WriteNodes
-from slurm_operator.controllers.nodeset.engine.errands import Kind
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.plan import Plan
+from slurm_operator.controllers.nodeset.decide.actions import DrainNodes, UndrainNodes, WriteNodes
+from slurm_operator.controllers.nodeset.decide.plan import Plan
+from slurm_operator.controllers.nodeset.run.background import Kind
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
 from slurm_operator.kube.client import Client
 from slurm_operator.slurm.clients import Connections
 from slurm_operator.slurm.wishes import Comment, Features
@@ -32,8 +32,8 @@ from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 from tests.unit.nodeset.making import observe, pod
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.nodeset.engine.work import Work
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.controllers.nodeset.run.one_pass import Work
     from tests.integration.controllers.nodeset.hands import Hands
 
 

@@ -7,8 +7,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
-from slurm_operator.controllers.nodeset.engine.evidence import FRESH_SECONDS, LASTS_SECONDS
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
+from slurm_operator.controllers.nodeset.decide.deletion import FRESH_SECONDS, LASTS_SECONDS
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, TooManyRequests
 from slurm_operator.kube.models import Pod
@@ -19,7 +19,7 @@ from tests.integration.programs.running import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from slurm_operator.controllers.nodeset.engine.work import Work
+    from slurm_operator.controllers.nodeset.run.one_pass import Work
     from slurm_operator.slurm.clients import Connection
     from tests.integration.controllers.nodeset.hands import Hands
     from tests.integration.slurm.hostile import HostileSlurmrestd

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller, NodeSet
-from slurm_operator.controllers.nodeset.engine.caches import WORKERS
-from slurm_operator.controllers.nodeset.engine.observe import Ground
-from slurm_operator.controllers.nodeset.engine.reconciler import NodeSetController
-from slurm_operator.controllers.nodeset.engine.template import Master
-from slurm_operator.controllers.nodeset.observation import EVERYWHERE, Fate, Revision
+from slurm_operator.controllers.nodeset.controller import NodeSetController
+from slurm_operator.controllers.nodeset.decide.observation import EVERYWHERE, Fate, Revision
+from slurm_operator.controllers.nodeset.run.observe import Ground
+from slurm_operator.controllers.nodeset.run.template import Master
+from slurm_operator.controllers.nodeset.run.watches import WORKERS
 from slurm_operator.kube.client import PatchType
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.meta import Key

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import DeleteRecord
-from slurm_operator.controllers.nodeset.engine.asking import Asking
-from slurm_operator.controllers.nodeset.engine.errands import Kind
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.records import Records
+from slurm_operator.controllers.nodeset.decide.actions import DeleteRecord
+from slurm_operator.controllers.nodeset.run.background import Asking, Kind
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+from slurm_operator.controllers.nodeset.run.slurm_records import Records
 from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
 from tests.integration.controllers.nodeset.hands import PATIENT, look, work
 from tests.integration.programs.running import eventually

@@ -10,8 +10,8 @@ import pytest
 
 from slurm_operator.api import NodeSet
 from slurm_operator.controllers import cluster, slurmclient
-from slurm_operator.controllers.nodeset.engine.errands import Kind
-from slurm_operator.controllers.nodeset.engine.reconciler import NodeSetController
+from slurm_operator.controllers.nodeset.controller import NodeSetController
+from slurm_operator.controllers.nodeset.run.background import Kind
 from slurm_operator.kube.meta import Key
 from slurm_operator.kube.models import Pod
 from tests.integration.controllers.nodeset.gate import Gate

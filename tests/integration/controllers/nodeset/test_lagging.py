@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from slurm_operator.api import Controller, NodeSet
-from slurm_operator.controllers.nodeset.engine.history import _owner
-from slurm_operator.controllers.nodeset.engine.reconciler import NodeSetController
+from slurm_operator.controllers.nodeset.controller import NodeSetController
+from slurm_operator.controllers.nodeset.run.template import _owner
 from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
 from slurm_operator.kube.client import Client
 from slurm_operator.kube.history import new_controller_revision

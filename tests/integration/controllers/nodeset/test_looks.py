@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from slurm_operator.controllers import cluster, slurmclient
-from slurm_operator.controllers.nodeset.engine.reconciler import NodeSetController
+from slurm_operator.controllers.nodeset.controller import NodeSetController
 from slurm_operator.kube.errors import Forbidden
 from slurm_operator.kube.expectations import EXPIRY
 from slurm_operator.kube.meta import Key

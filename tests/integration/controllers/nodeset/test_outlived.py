@@ -19,15 +19,20 @@ FAR = {"external": True, "externalConfig": {"host": "ctl.example.com", "port": 6
 BUSY = {"state": ["MIXED", "DYNAMIC_NORM"], "alloc_cpus": 1}
 
 
-@pytest.fixture
-async def operator(stage: Stage, hostile: HostileSlurmrestd) -> Operator:
-    """Hand out an operator with a busy worker of an external Slurm that is reached by a Cluster."""
+async def far(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """Make the Controller of an external Slurm with a busy node, which is reached by a Cluster."""
     hostile.nodes.data.clear()
     hostile.add_nodes("blue-0")
     hostile.nodes.change("blue-0", **BUSY)
     await stage.secret("token", **{"auth-token": "t"})
     await stage.cluster("far", hostile.url)
     await stage.controller("far", **FAR)
+
+
+@pytest.fixture
+async def operator(stage: Stage, hostile: HostileSlurmrestd) -> Operator:
+    """Hand out an operator with a busy worker of an external Slurm."""
+    await far(stage, hostile)
     started = await stage.operator()
     await stage.nodeset(controller="far", replicas=1)
     await stage.until_pods("blue-0")
@@ -67,22 +72,38 @@ async def test_the_nodeset_is_drained_while_slurm_answers(
     await eventually(lambda: operator.wiring.connections.get(key) is None, "the connection is not kept")
 
 
-async def test_the_nodeset_goes_when_slurm_stops_answering(
-    stage: Stage, hostile: HostileSlurmrestd, operator: Operator
-) -> None:
-    """Uninstalling ends: half a minute after the last answer nobody is asked any more."""
-    await leave(stage)
-    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
-    await stage.look_again(operator)
-    assert not await nodeset_gone(stage)
-    await hostile.stop()
+async def explains(stage: Stage) -> None:
+    """Wait until the NodeSet says what a person can do."""
+
+    async def said() -> bool:
+        found = await stage.condition(NodeSet, "blue", "Degraded")
+        return found is not None and f"{wellknown.ANNOTATION_SKIP_DRAIN}=true" in found.message
+
+    await eventually(said, "the condition names the way out", 120.0)
+
+
+async def stays(stage: Stage) -> None:
+    """Wait until the NodeSet says why it waits; then let it go as a person would."""
+    await explains(stage)
+    assert {*await stage.pods()} == {"blue-0"}
+    annotation = {wellknown.ANNOTATION_SKIP_DRAIN: "true"}
+    await stage.patch(NodeSet, "blue", {"metadata": {"annotations": annotation}})
     await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone", 120.0)
 
 
-async def test_the_nodeset_goes_when_nothing_leads_to_slurm_any_more(
+@pytest.mark.usefixtures("operator")
+async def test_the_nodeset_waits_when_slurm_stops_answering(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """An outage of slurmrestd says nothing about jobs: the NodeSet stays until a person lets it go."""
+    await leave(stage)
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    await hostile.stop()
+    await stays(stage)
+
+
+async def test_the_nodeset_waits_when_nothing_leads_to_slurm_any_more(
     stage: Stage, hostile: HostileSlurmrestd, operator: Operator
 ) -> None:
-    """Without the Cluster there is no connection, as without the Controller before."""
+    """Without the Cluster there is no connection, but its jobs go on."""
     await leave(stage)
     await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
     await stage.delete(Cluster, "far")
@@ -90,4 +111,24 @@ async def test_the_nodeset_goes_when_nothing_leads_to_slurm_any_more(
         lambda: operator.wiring.connections.get(ConnectionKey("Controller", stage.namespace, "far")) is None,
         "the connection goes",
     )
-    await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone", 120.0)
+    await stays(stage)
+
+
+async def test_a_new_process_waits_for_an_external_slurm(stage: Stage, hostile: HostileSlurmrestd) -> None:
+    """An operator that never saw the Controller does not let the NodeSet go; with a new one it drains."""
+    await far(stage, hostile)
+    async with stage.for_a_while():
+        await stage.nodeset(controller="far", replicas=1)
+        await stage.until_pods("blue-0")
+        await stage.ready()
+    live = await stage.there(NodeSet, "blue")
+    assert live.metadata.annotations[wellknown.ANNOTATION_EXTERNAL_SLURM] == "true"
+    await leave(stage)
+    await stage.operator()
+    await explains(stage)
+    await stage.tells("NodeSet", "Warning", "ControllerGone", "Info")
+    assert {*await stage.pods()} == {"blue-0"}
+    await stage.controller("far", **FAR)
+    await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
+    hostile.nodes.change("blue-0", state=["IDLE", "DRAIN", "DYNAMIC_NORM"], alloc_cpus=0)
+    await eventually(lambda: nodeset_gone(stage), "the NodeSet is gone")

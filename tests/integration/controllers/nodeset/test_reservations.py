@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.actions import WriteReservation
-from slurm_operator.controllers.nodeset.engine.asking import Asking
-from slurm_operator.controllers.nodeset.engine.outcome import Outcome
-from slurm_operator.controllers.nodeset.engine.records import Records
-from slurm_operator.controllers.nodeset.plan import plan
+from slurm_operator.controllers.nodeset.decide.actions import WriteReservation
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.run.background import Asking
+from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+from slurm_operator.controllers.nodeset.run.slurm_records import Records
 from tests.integration.controllers.nodeset.hands import connected, work
 from tests.integration.programs.running import eventually
 from tests.integration.slurm.hostile import HostileSlurmrestd
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.controllers.nodeset.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.slurm.clients import Connection
     from tests.integration.controllers.nodeset.hands import Hands
     from tests.integration.slurm.hostile import Seen

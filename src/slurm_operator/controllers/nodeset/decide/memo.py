@@ -1,0 +1,103 @@
+"""What need not be worked out again.
+
+A reconcile of five thousand workers nearly always finds that nearly all of them are as they were. What is
+decided about such a worker follows from a few objects that are replaced when they change and shared while
+they do not: the pod, its Slurm node and the jobs on it, its Kubernetes node, its claims. So a `Memo` keeps,
+for each worker about which there was nothing to do, what that followed from; while these are the same there
+is still nothing to do. Only that is kept, never a decision: with another memo, or none, the plan is the same,
+and later.
+
+One memo belongs to one NodeSet in one process, which reconciles it once at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Mapping
+
+    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
+    from slurm_operator.kube.models import Node
+    from slurm_operator.objects.nodefit import Fit
+
+# Far above the workers of one NodeSet; those of pods that are gone are dropped then.
+_MANY_CLAIMS: Final = 50_000
+
+Grounds = tuple[Any, ...]
+"""Objects from which something followed; compared one by one, first by identity."""
+
+
+class Rested:
+    """The workers about which there was nothing to do, by UID, and what that followed from."""
+
+    __slots__ = ("_before", "_era", "_now")
+
+    def __init__(self) -> None:
+        self._era: Hashable = None
+        self._before: dict[str, Grounds] = {}
+        self._now: dict[str, Grounds] = {}
+
+    def begin(self, era: Hashable) -> None:
+        """Start a pass; what all workers have in common is the era, and another one starts from nothing."""
+        self._before = self._now if era == self._era else {}
+        self._era, self._now = era, {}
+
+    def still(self, uid: str, grounds: Grounds) -> bool:
+        """Tell whether there was nothing to do about a worker for the same grounds."""
+        before = self._before.get(uid)
+        if before is None or before != grounds:
+            return False
+        self._now[uid] = before
+        return True
+
+    def rests(self, uid: str, grounds: Grounds) -> None:
+        """Note that there is nothing to do about a worker."""
+        self._now[uid] = grounds
+
+
+class Memo:
+    """What one process remembers of one NodeSet, to be quick."""
+
+    __slots__ = ("_claims", "_fit", "_machines", "_sight", "upkeep")
+
+    def __init__(self) -> None:
+        self.upkeep = Rested()
+        self._claims: dict[str, tuple[object, Hashable, tuple[str, ...]]] = {}
+        self._sight: tuple[object, Sight] | None = None
+        self._fit: Fit | None = None
+        self._machines: dict[str, tuple[Node, tuple[bool, bool, str]]] = {}
+
+    def sight(self, seen: object, make: Callable[[], Sight]) -> Sight:
+        """Return the answers of an observation, which the plan and its report share."""
+        if self._sight is None or self._sight[0] is not seen:
+            self._sight = (seen, make())
+        return self._sight[1]
+
+    def machines(
+        self, fit: Fit, nodes: Mapping[str, Node], hostname: Callable[[Node], str]
+    ) -> Callable[[Node], tuple[bool, bool, str]]:
+        """Return what tells of a Kubernetes node whether it keeps and admits workers, and their name."""
+        if fit != self._fit or len(self._machines) > 2 * len(nodes):
+            self._fit, self._machines = fit, {}
+        known = self._machines
+
+        def ask(node: Node) -> tuple[bool, bool, str]:
+            name = node.metadata.name
+            entry = known.get(name)
+            if entry is None or entry[0] is not node:
+                entry = known[name] = (node, (fit.keeps(node), fit.admits(node), hostname(node)))
+            return entry[1]
+
+        return ask
+
+    def claim_names(
+        self, uid: str, pod: object, era: Hashable, names: Callable[[], tuple[str, ...]]
+    ) -> tuple[str, ...]:
+        """Return the names of the claims of a worker."""
+        known = self._claims.get(uid)
+        if known is None or known[0] is not pod or known[1] != era:
+            if len(self._claims) > _MANY_CLAIMS:
+                self._claims.clear()
+            known = self._claims[uid] = (pod, era, names())
+        return known[2]

@@ -1,0 +1,319 @@
+"""What Slurm says about the nodes of the workers, as far as it may be believed.
+
+A `Sight` asks the view once per node, with the moments before which an answer does not count, and puts an
+answer that cannot be used into a `Hold`. Its sentences leave out ages and error texts: these change by
+themselves, and a condition that changes by itself would be written for ever.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decide.actions import Hold, Wait
+from slurm_operator.controllers.nodeset.decide.name_conflicts import shared
+from slurm_operator.objects import nodefit
+from slurm_operator.slurm.model import BUSY_STATES
+from slurm_operator.slurm.view import Absent, Reason, Unknown
+from slurm_operator.slurm.wishes import decide, drained_by_us
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
+    from slurm_operator.slurm.jobs import Hold as JobsOn
+    from slurm_operator.slurm.model import Node, NodeUpdate
+    from slurm_operator.slurm.view import Answer, Verdict
+    from slurm_operator.slurm.wishes import Outcome, Wish
+
+_NOBODY_KNOWS: Final = "so nobody can say what runs on its nodes"
+# In place of sentences of the view that change by themselves.
+_STEADY: Final = {
+    Reason.NO_VIEW: (Wait.NO_VIEW, f"Slurm has not been asked yet, {_NOBODY_KNOWS}"),
+    Reason.VIEW_STALE: (Wait.VIEW_STALE, f"what Slurm said last is too old, {_NOBODY_KNOWS}"),
+    Reason.SLURM_UNREACHABLE: (Wait.SLURM_UNREACHABLE, f"slurmrestd does not answer, {_NOBODY_KNOWS}"),
+    Reason.SLURMCTLD_DOWN: (Wait.SLURMCTLD_DOWN, f"slurmctld does not answer, {_NOBODY_KNOWS}"),
+    Reason.TOKEN_REFUSED: (Wait.TOKEN_REFUSED, f"Slurm refuses the operator's token, {_NOBODY_KNOWS}"),
+    Reason.SLURM_REFUSED: (Wait.SLURM_REFUSED, f"Slurm refuses to list its nodes, {_NOBODY_KNOWS}"),
+    Reason.REPLY_UNREADABLE: (Wait.REPLY_UNREADABLE, f"Slurm's answer cannot be read, {_NOBODY_KNOWS}"),
+    Reason.REPLY_TOO_LARGE: (
+        Wait.REPLY_TOO_LARGE,
+        f"Slurm's answer is larger than the operator reads, {_NOBODY_KNOWS}",
+    ),
+    Reason.LIST_SUSPICIOUS: (
+        Wait.LIST_SUSPICIOUS,
+        f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",
+    ),
+    Reason.CLUSTER_NAME_MISMATCH: (
+        Wait.CLUSTER_NAME_MISMATCH,
+        f"slurmrestd is of another Slurm cluster than the workers, {_NOBODY_KNOWS}",
+    ),
+    Reason.NODE_MISSING: (
+        Wait.NODE_MISSING,
+        "Slurm does not list the node, which is being confirmed",
+    ),
+    Reason.CONTROLLER_JUST_STARTED: (
+        Wait.CONTROLLER_JUST_STARTED,
+        "Slurm does not list the node, but slurmctld has just started",
+    ),
+    Reason.VIEW_PENDING: (Wait.DRAIN_PENDING, "the next list of Slurm's nodes is awaited"),
+    Reason.DRAIN_PENDING: (Wait.DRAIN_PENDING, "the next lists of Slurm's nodes and jobs are awaited"),
+    Reason.UNDRAIN_PENDING: (Wait.DRAIN_PENDING, "the drain of the node is being taken back"),
+    Reason.NOT_DRAINING: (Wait.DRAIN_PENDING, "the node does not drain yet"),
+    Reason.JOBS_UNKNOWN: (
+        Wait.JOBS_UNKNOWN,
+        "the node looks drained, but Slurm's list of jobs cannot confirm it",
+    ),
+    Reason.NODE_ABSENT: (Wait.NODE_ABSENT, "Slurm does not list the node"),
+}
+# Sentences of the view that change only when Slurm does.
+_AS_SAID: Final = {
+    Reason.JOBS_RUNNING: Wait.JOBS_RUNNING,
+    Reason.JOBS_COMPLETING: Wait.JOBS_COMPLETING,
+    Reason.STATE_UNKNOWN: Wait.STATE_UNKNOWN,
+}
+# A question and its answer take less; a deletion that took longer is planned anew.
+_ASKED_JUST_NOW: Final = 30.0
+# A new process has its first answer from Slurm within a second or two, and later on a busy machine.
+FIRST_ANSWER_SECONDS: Final = 10.0
+# How long a node that is there by name, and not in the list, is not asked for again.
+ASKED_LATELY: Final = 60.0
+_NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
+_SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "the node of this name may be another worker's")
+
+
+class Sight:
+    """The answers of one view, for one reconcile."""
+
+    def __init__(self, seen: Observation) -> None:
+        self._seen = seen
+        self._answers: dict[str, Answer] = {}
+        view = seen.view
+        # What `view.node` says first, said once for all nodes.
+        self.sees = view is not None and not view.stale(seen.now) and view.suspicion is None
+        """Whether anything is known about any node."""
+        self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
+        self._taken = -math.inf if view is None or view.taken is None else view.taken
+        self.shared = shared(seen) | _elsewhere(seen)
+        """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
+        self.protects = seen.nodeset.protects_workers
+        """Whether workers must be protected before they may get work."""
+        self.budget = seen.budget if self.protects else None
+        """Why no worker may be made or get work: the budget that protects workers is not in place."""
+        self.deadlines = (
+            view is not None
+            and view.jobs_taken is not None
+            and seen.now - view.jobs_taken <= view.jobs_stale_after
+            and not view.jobs.unplaced
+        )
+        """Whether the ends of jobs are known."""
+        self.unasked = (
+            view is None or (view.taken is None and view.failure is None)
+        ) and seen.now - seen.since < FIRST_ANSWER_SECONDS
+        """Whether this process has just begun to lead, and Slurm has not had the time to answer it."""
+
+    def unheard(self, name: str) -> bool:
+        """Tell whether nothing is known about a node for no other reason than that."""
+        return self.unasked and name not in self.shared
+
+    def answer(self, name: str) -> Answer:
+        """Return what is known about a node."""
+        if name in self.shared:
+            return _SHARED
+        found = self._answers.get(name)
+        if found is None:
+            seen = self._seen
+            found = (
+                _NO_CONNECTION
+                if seen.view is None
+                else seen.view.node(name, seen.now, self._not_before(name))
+            )
+            self._answers[name] = found
+        return found
+
+    def node(self, name: str) -> Node | None:
+        """Return a node if Slurm certainly has it."""
+        node = None if name in self.shared else self._listed.get(name)
+        return node if node is not None and self._taken > self._not_before(name) else None
+
+    def absent(self, name: str) -> Absent | None:
+        """Return the evidence that Slurm certainly does not have a node."""
+        if name in self._listed:
+            return None
+        answer = self.answer(name)
+        return answer if isinstance(answer, Absent) else None
+
+    def last_known(self, name: str) -> Node | None:
+        """Return what this process last knew about a node that Slurm does not list any more."""
+        evidence = None if self._seen.view is None else self._seen.view.absent.get(name)
+        return None if evidence is None else evidence.last
+
+    def blind(self, name: str) -> Hold | None:
+        """Say why nothing is known about a node, if so."""
+        if self.node(name) is not None:
+            return None
+        if name in self.shared:
+            return self.shared[name]
+        answer = self.answer(name)
+        return self._unknown(answer) if isinstance(answer, Unknown) else None
+
+    def undrained(self, name: str) -> Hold | None:
+        """Say why a node is not drained; None if no work is on it and none can come."""
+        if (blind := self.blind(name)) is not None:
+            return blind
+        seen = self._seen
+        assert seen.view is not None  # noqa: S101 - narrows: without a view everything is unknown
+        verdict = seen.view.drained(name, seen.now, self._not_before(name))
+        return None if verdict.drained else _not_drained(verdict, self.node(name))
+
+    def jobs_left(self, name: str) -> Hold | None:
+        """Say why jobs may be on a node that is not listed, as far as the list of jobs tells."""
+        view, now = self._seen.view, self._seen.now
+        if view is None or view.jobs_taken is None or now - view.jobs_taken > view.jobs_stale_after:
+            return Hold(Wait.JOBS_UNKNOWN, "Slurm does not list the node, nor its jobs")
+        if view.jobs_taken <= self._not_before(name):
+            return Hold(*_STEADY[Reason.DRAIN_PENDING])
+        if name in view.jobs.holds:
+            return Hold(Wait.JOBS_RUNNING, f"Slurm does not list {name}, but has jobs on it")
+        if view.jobs.unplaced:
+            return Hold(Wait.JOBS_UNKNOWN, f"Slurm has jobs whose nodes cannot be read: {name} may be one")
+        return None
+
+    def denied(self, name: str) -> bool:
+        """Tell whether Slurm, asked for a node by its name just now, said that there is none."""
+        asked = self._seen.asked.get(name)
+        return (
+            asked is not None
+            and not asked.exists
+            and asked.at > self._not_before(name)
+            and self._seen.now - asked.at <= _ASKED_JUST_NOW
+        )
+
+    def contradicted(self, name: str) -> bool:
+        """Tell whether Slurm, asked for a node by its name not long ago, said that it is there."""
+        asked = self._seen.asked.get(name)
+        return asked is not None and asked.exists and self._seen.now - asked.at <= ASKED_LATELY
+
+    def earliest(self, wall: datetime) -> datetime:
+        """Return the earlier of two clocks, ours and slurmctld's: one of them may have jumped ahead."""
+        view = self._seen.view
+        if view is None or view.started is None or view.up_since is None:
+            return wall
+        try:
+            slurms = datetime.fromtimestamp(view.started + (self._seen.now - view.up_since), UTC)
+        except (OverflowError, ValueError, OSError):
+            return wall
+        return min(wall, slurms)
+
+    def busy(self, name: str) -> bool | None:
+        """Tell whether work is on a node; None if nobody can say."""
+        node = self.node(name)
+        if node is None or self._seen.view is None:
+            return None
+        return node_busy(node) or name in self._seen.view.jobs.holds
+
+    def deadline(self, name: str) -> tuple[bool, float | None]:
+        """Return whether the jobs of a node are known, and if so when the last one ends at the latest."""
+        view = self._seen.view
+        if view is None or not self.deadlines or self.node(name) is None:
+            return False, None
+        return True, view.latest_end(name)
+
+    def decide(self, name: str, wish: Wish) -> NodeUpdate | Outcome:
+        """Return what Slurm would be sent for a wish, or why nothing."""
+        return decide(wish, self.answer(name), wellknown.REASON_PREFIX)
+
+    def ours(self, name: str) -> bool:
+        """Tell whether a node is drained, and the drain is the operator's."""
+        node = self.node(name)
+        return node is not None and drained_by_us(node, wellknown.REASON_PREFIX)
+
+    def grounds(self, name: str) -> tuple[Node | None, JobsOn | None]:
+        """Return all that the upkeep of a worker takes from Slurm."""
+        view = self._seen.view
+        return self.node(name), None if view is None else view.jobs.holds.get(name)
+
+    def out_of_service(self, worker: Worker) -> bool:
+        """Return whether a person has declared that nothing runs on the worker's Kubernetes node any more."""
+        node = self._seen.nodes.get(worker.node)
+        return node is not None and nodefit.out_of_service(node)
+
+    def safe(self, worker: Worker) -> bool:
+        """Return whether a worker may get work: it is protected and stays so, or need not be.
+
+        A release is sent for a cordoned pod of one version. One without an answer may still take effect, or
+        has already where no cache shows it, until the API server has taken the cordon off that version.
+        """
+        protected = worker.protected and not worker.cordoned and self.budget is None
+        return protected or worker.given_up or not self.protects
+
+    def registered(self, worker: Worker) -> bool:
+        """Return whether Slurm has certainly had the node of this very worker."""
+        last = self.last_known(worker.slurm_name)
+        return worker.matched or (last is not None and (worker.stated or alive(last)))
+
+    def _not_before(self, name: str) -> float:
+        seen = self._seen
+        return max(seen.since, seen.written.get(name, seen.since)) if seen.written else seen.since
+
+    def _unknown(self, answer: Unknown) -> Hold:
+        if self._seen.view is None:
+            return Hold(Wait.NO_CONNECTION, f"there is no connection to Slurm, {_NOBODY_KNOWS}")
+        return Hold(*_STEADY.get(answer.reason, (Wait.STATE_UNKNOWN, answer.message)))
+
+
+def look(seen: Observation) -> Sight:
+    """Return what Slurm says, as an observation has it."""
+    return seen.memo.sight(seen, lambda: Sight(seen))
+
+
+def _elsewhere(seen: Observation) -> dict[str, Hold]:
+    """Return the names of workers that have joined another cluster, each with a hold.
+
+    `controllerRef` cannot be changed where the webhook runs. Where it was, the cluster that is asked now says
+    nothing about jobs of the former one, nor about a node of its own that happens to have the name.
+    """
+    here = seen.nodeset.spec.controller_ref.name
+    found = {}
+    for worker in seen.workers:
+        there = worker.labels.get(wellknown.LABEL_CLUSTER) or here
+        if there != here:
+            text = (
+                f"pod {worker.name} is a worker of Controller {there}, and {here} cannot say what runs in "
+                "it: delete the pod when no job is in it"
+            )
+            found[worker.slurm_name] = Hold(Wait.NO_CONNECTION, text)
+    return found
+
+
+def node_busy(node: Node) -> bool:
+    """Tell whether a node's own state says that work is on it."""
+    return bool(node.alloc_cpus) or not BUSY_STATES.isdisjoint(node.state)
+
+
+def alive(node: Node) -> bool:
+    """Return whether a slurmd answers for a node: its record is not left from a pod that is gone."""
+    return "NOT_RESPONDING" not in node.state and not {"IDLE", "MIXED", "ALLOCATED"}.isdisjoint(node.state)
+
+
+def draining(node: Node) -> bool:
+    """Tell whether a node takes no new work, whoever wanted that."""
+    return "DRAIN" in node.state and "UNDRAIN" not in node.state
+
+
+def failing(name: str) -> Hold:
+    """Say that a node cannot be drained because it is marked FAIL."""
+    return Hold(
+        Wait.NODE_FAILING,
+        f"{name} is marked as failing, and a drain would take that mark away: drain it by hand, or resume it",
+    )
+
+
+def _not_drained(verdict: Verdict, node: Node | None) -> Hold:
+    if verdict.reason is Reason.NOT_DRAINING and node is not None and "FAIL" in node.state:
+        return failing(node.name)
+    if verdict.reason in _AS_SAID:
+        return Hold(_AS_SAID[verdict.reason], verdict.message)
+    return Hold(*_STEADY.get(verdict.reason, (Wait.STATE_UNKNOWN, verdict.message)))

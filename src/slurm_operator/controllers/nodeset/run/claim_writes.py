@@ -1,0 +1,105 @@
+"""The volume claims of workers: made before their pod, given their owners before the pod goes.
+
+A claim that is on its way out cannot be used again, and a pod that names it would wait for a volume that
+nobody makes; so its worker waits. One that exists under the right name without our labels is a person's gift:
+it gets the labels, by which it is seen from then on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import AlreadyExists, KubeError, NotFound
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.models import PersistentVolumeClaim
+from slurm_operator.objects import labels, slurmd_claims
+from slurm_operator.objects.slurmd_identity import SLURMD
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.decide.actions import OwnClaim, RestoreClaims
+    from slurm_operator.controllers.nodeset.run.one_pass import Work
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.events import EventRecorder
+    from slurm_operator.objects.desired import Manifest
+    from slurm_operator.objects.slurmd_identity import Worker
+
+# The end of a claim that is not labelled as ours is no event.
+_LOOK_AGAIN = 5.0
+
+
+class Claims:
+    """Makes claims and gives them owners."""
+
+    def __init__(self, client: Client, events: EventRecorder) -> None:
+        self._client = client
+        self._events = events
+
+    async def prepare(self, work: Work, worker: Worker) -> bool:
+        """Make the claims of a worker that do not exist; tell whether its pod can use all of them."""
+        nodeset = work.nodeset
+        if not nodeset.spec.volume_claim_templates:
+            return True
+        for manifest in slurmd_claims.claims(nodeset, worker.claim_identity):
+            name = manifest["metadata"]["name"]
+            if name in work.seen.claims:
+                continue
+            try:
+                if not await self._make(work, worker.name, manifest):
+                    return False
+            except KubeError as error:
+                work.outcome.failed(f"PersistentVolumeClaim {name!r} could not be created", error)
+                return False
+        return True
+
+    async def restore(self, work: Work, action: RestoreClaims) -> None:
+        """Make the claims again that disappeared before a pod started."""
+        for manifest in slurmd_claims.claims(work.nodeset, action.identity):
+            name = manifest["metadata"]["name"]
+            if name not in action.names:
+                continue
+            what = f"PersistentVolumeClaim {name!r} of pod {action.pod!r}, which had disappeared,"
+            try:
+                await self._make(work, action.pod, manifest, text=f"{what} was created again")
+            except KubeError as error:
+                work.outcome.failed(f"{what} could not be created", error)
+                text = f"{what} could not be created: {describe(error)}"
+                self._events.event(work.nodeset, "Warning", "FailedCreate", "Create", text)
+
+    async def _make(self, work: Work, pod_name: str, manifest: Manifest, *, text: str = "") -> bool:
+        namespace, name = manifest["metadata"]["namespace"], manifest["metadata"]["name"]
+        try:
+            made = await self._client.create(PersistentVolumeClaim, manifest)
+        except AlreadyExists:
+            live = await self._client.get(PersistentVolumeClaim, name, namespace)
+        else:
+            work.memory.claims.made(made, asyncio.get_running_loop().time())
+            if text:
+                self._events.event(work.nodeset, "Normal", "SuccessfulCreate", "Create", text, made)
+            return True
+        if slurmd_claims.leaving(work.nodeset, pod_name, [live]):
+            work.outcome.look(_LOOK_AGAIN)
+            return False
+        wanted = labels.selector_labels(SLURMD, work.nodeset.metadata.name)
+        if not wanted.items() <= live.metadata.labels.items():
+            body = {"metadata": {"uid": live.metadata.uid, "labels": wanted}}
+            given = await self._client.patch(
+                PersistentVolumeClaim, name, namespace, body, type=PatchType.MERGE
+            )
+            work.memory.claims.made(given, asyncio.get_running_loop().time())
+        return True
+
+    async def own(self, work: Work, action: OwnClaim) -> None:
+        """Give a claim other owners, if it is still the one that was looked at."""
+        patch, namespace = action.patch, work.nodeset.metadata.namespace
+        try:
+            answer = await self._client.patch(
+                PersistentVolumeClaim, patch.claim, namespace, patch.body, type=PatchType.MERGE
+            )
+        except NotFound:
+            return
+        except KubeError as error:
+            work.outcome.failed(f"PersistentVolumeClaim {patch.claim!r} could not get its owner", error)
+        else:
+            work.memory.claims.changed(answer)

@@ -1,0 +1,188 @@
+"""Carry out a plan: its actions in their order, equal ones together.
+
+An action that fails is noted and does not keep the others from their turn: what depended on it finds the
+world unchanged and is planned again. Only a lost lease ends everything at once.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any, Final
+
+from slurm_operator.api import NodeSet, wellknown
+from slurm_operator.controllers.nodeset.decide import actions as do
+from slurm_operator.controllers.nodeset.decide import finalizer
+from slurm_operator.controllers.nodeset.decide.deletion import SETTLES_SECONDS, settling
+from slurm_operator.controllers.nodeset.run.one_pass import FINALIZERS, each
+from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import KubeError
+from slurm_operator.kube.models import Pod
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from slurm_operator.controllers.nodeset.run.claim_writes import Claims
+    from slurm_operator.controllers.nodeset.run.one_pass import Trouble, Work
+    from slurm_operator.controllers.nodeset.run.pod_writes import Pods
+    from slurm_operator.controllers.nodeset.run.slurm_nodes import Slurm
+    from slurm_operator.controllers.nodeset.run.slurm_records import Records
+    from slurm_operator.kube.client import Client
+
+# About half a second of an API server that has nothing else to do.
+_CONDITIONS = 200
+# The end of a pod that is in no cache is no event.
+_LOOK_AGAIN: Final = 10.0
+_GUARDS: Final = {do.AddFinalizer(wellknown.FINALIZER_DRAIN), do.RecordExternal(external=True)}
+_UNGUARDED: Final = (
+    "no worker is made while the finalizer that keeps the NodeSet until its workers are drained, and the "
+    "annotation that its Slurm is external, cannot be set"
+)
+_TOGETHER = {
+    do.UndrainNodes: do.DrainNodes,
+    do.ResumeNodes: do.DrainNodes,
+    do.RemoveFinalizer: do.AddFinalizer,
+    do.RecordExternal: do.AddFinalizer,
+    do.ReleasePod: do.DeletePod,
+}
+
+
+class Actor:
+    """Carries out plans."""
+
+    def __init__(
+        self,
+        client: Client,
+        pods: Pods,
+        claims: Claims,
+        slurm: Slurm,
+        records: Records,
+        answered: Callable[[NodeSet], None],
+    ) -> None:
+        self._client = client
+        # Takes a NodeSet as the API server answered.
+        self._answered = answered
+        self._pods = pods
+        self._claims = claims
+        self._slurm = slurm
+        self._records = records
+
+    async def act(self, work: Work) -> None:
+        """Do what a plan says, all but the conditions of pods; what it wants of Slurm is only ordered."""
+        self._slurm.recall(work)
+        self._records.recall(work)
+        done = (action for action in work.plan.actions if not isinstance(action, do.PatchPodStatus))
+        guarded = True
+        for kind, group in itertools.groupby(done, _kind):
+            some: list[Any] = [*group]
+            if kind is do.AddFinalizer:
+                kept = await self._finalizers(work, some)
+                guarded = kept or not {*some} & _GUARDS
+            elif kind is do.CreatePod and not guarded:
+                # Whoever deletes the NodeSet now would delete them with whatever runs in them.
+                if work.outcome.errors:
+                    work.outcome.trouble(Cause.FAILED, _UNGUARDED)
+            else:
+                await self._do(work, kind, some)
+
+    async def tell_pods(self, work: Work) -> dict[Trouble, None]:
+        """Write the conditions of pods, some hundred at most, and return what went wrong.
+
+        This comes last, after the status of the NodeSet, and the rest waits for the next pass: nobody who
+        looks at a NodeSet should wait until each of a thousand pods has its conditions.
+        """
+        waiting = [action for action in work.plan.actions if isinstance(action, do.PatchPodStatus)]
+        if waiting and (moving := _settling(work)):
+            waiting = [action for action in waiting if action.uid not in moving]
+            work.outcome.look(SETTLES_SECONDS)
+        before = set(work.outcome.troubles)
+        await self._pods.patch_status(work, waiting[:_CONDITIONS])
+        if len(waiting) > _CONDITIONS:
+            work.outcome.look(0.05)
+        return {trouble: None for trouble in work.outcome.troubles if trouble not in before}
+
+    async def _do(self, work: Work, kind: type[Any], group: Sequence[Any]) -> None:
+        match kind:
+            case do.CreatePod:
+                await self._pods.create(work, group)
+            case do.PatchPod:
+                await self._pods.patch(work, group)
+            case do.DeletePod:
+                await self._pods.remove(work, group)
+            case do.OwnClaim:
+                await each(group, lambda action: self._claims.own(work, action))
+            case do.RestoreClaims:
+                await each(group, lambda action: self._claims.restore(work, action))
+            case do.DrainNodes:
+                self._slurm.change_states(work, group)
+            case do.WriteNodes:
+                self._slurm.tell(work, group)
+            case do.DeleteRecord:
+                self._records.delete(work, group)
+            case do.WriteReservation:
+                self._records.write_reservation(work, group[0])
+            case do.DeleteReservation:
+                self._records.delete_reservation(work, group[0])
+            case _:
+                raise TypeError(f"nobody knows how to do {kind.__name__}")
+
+    async def _finalizers(
+        self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
+    ) -> bool:
+        """Change the finalizers, and write down where Slurm is; tell whether both are as planned."""
+        meta = work.nodeset.metadata
+        if do.RemoveFinalizer(wellknown.FINALIZER_DRAIN) in group and not await self._lets_go(work):
+            return False
+        wanted = dict.fromkeys(meta.finalizers)
+        metadata: dict[str, Any] = {"uid": meta.uid, "resourceVersion": meta.resource_version}
+        for action in group:
+            if isinstance(action, do.AddFinalizer):
+                wanted[action.name] = None
+            elif isinstance(action, do.RemoveFinalizer):
+                wanted.pop(action.name, None)
+            else:
+                value = wellknown.TRUE if action.external else None
+                metadata["annotations"] = {wellknown.ANNOTATION_EXTERNAL_SLURM: value}
+        body = {"metadata": {**metadata, "finalizers": [*wanted]}}
+        try:
+            answer = await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
+        except KubeError as error:
+            work.outcome.failed(f"{FINALIZERS} {meta.name!r} could not be changed", error)
+            return False
+        self._answered(answer)
+        return True
+
+    async def _lets_go(self, work: Work) -> bool:
+        """Tell whether Kubernetes may delete, or leave alone, whatever pods the NodeSet still has.
+
+        Of one that is drained none must be left; of one that needs no drain none must be protected. The API
+        server is asked for all pods, once in the life of a NodeSet, since some may be in no cache.
+        """
+        if finalizer.orphans(work.seen):
+            return True
+        meta = work.nodeset.metadata
+        try:
+            page = await self._client.list_all(Pod, meta.namespace)
+        except KubeError as error:
+            work.outcome.failed(f"the pods of namespace {meta.namespace!r} could not be listed", error)
+            return False
+        why = finalizer.strays(meta.uid, page.items, page.bad)
+        if not work.nodeset.deleting or finalizer.lets_go(work.seen):
+            why = finalizer.still_protected(meta.uid, page.items)
+        if why is not None:
+            work.outcome.trouble("PodsLeft", why)
+            work.outcome.look(_LOOK_AGAIN)
+        return why is None
+
+
+def _settling(work: Work) -> set[str]:
+    """Return the pods whose nodes have just been moved."""
+    seen, memory = work.seen, work.memory
+    if not memory.changing and not memory.written:
+        return set()
+    return {worker.uid for worker in seen.workers if settling(seen, memory, worker.slurm_name)}
+
+
+def _kind(action: do.Action) -> type[Any]:
+    kind = type(action)
+    return _TOGETHER.get(kind, kind)

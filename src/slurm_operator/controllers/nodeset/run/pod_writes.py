@@ -1,0 +1,400 @@
+"""Write pods: make them, change their labels, annotations and conditions, delete them.
+
+Before each create and each delete an expectation is raised, and withdrawn only if the write certainly had no
+effect. A name that is taken is looked at: our own pod, of a create whose answer was lost, is waited for;
+anybody else's is left alone, and people hear of it.
+
+A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground it must be new enough
+(`deletion`); else Slurm is asked again, in the background, and this pass deletes nothing. Right before the
+deletions everything is looked at and decided once more, and only what still may go goes, while it counts: no
+such deletion leaves this process later, however long the API server let it wait. If the answer does not come
+soon after that, nobody knows what became of it, and only the cache can tell.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.controllers.nodeset.decide.actions import PatchPod, Proof, ReleasePod
+from slurm_operator.controllers.nodeset.decide.deletion import confirm, in_time, weigh
+from slurm_operator.controllers.nodeset.run.one_pass import aside, each, slowly
+from slurm_operator.controllers.nodeset.run.ownership import matches
+from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    KubeError,
+    NotFound,
+    Overdue,
+    ServerError,
+)
+from slurm_operator.kube.failures import describe
+from slurm_operator.kube.models import Pod
+from slurm_operator.objects import slurmd, slurmd_identity
+from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.slurm import hostlist
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Iterable, Sequence
+
+    from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.decide.actions import (
+        CreatePod,
+        DeletePod,
+        PatchPodStatus,
+        Removal,
+    )
+    from slurm_operator.controllers.nodeset.run.background import Asking
+    from slurm_operator.controllers.nodeset.run.claim_writes import Claims
+    from slurm_operator.controllers.nodeset.run.one_pass import Work
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.events import EventRecorder
+    from slurm_operator.kube.expectations import Expectations
+    from slurm_operator.kube.meta import Key
+    from slurm_operator.kube.models import Condition
+    from slurm_operator.objects.desired import Manifest
+
+# Thousands of labels and conditions must not hold up a drain or a deletion for which the time has come: what
+# is left is planned again.
+_UPKEEP_SECONDS: Final = 1.0
+_CONDITIONS_SECONDS: Final = 0.3
+_HURRY_SECONDS: Final = 0.1
+_SOON: Final = 0.05
+# How long a pass deletes at most, and how long before a list counts no more another one is asked for.
+_DELETING_SECONDS: Final = 10.0
+_AHEAD_SECONDS: Final = 0.75
+# For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
+_ANSWER_SECONDS: Final = 5.0
+# Somebody else's pod may be in none of our caches, so its end is no event.
+_LOOK_AGAIN: Final = 10.0
+
+
+class Pods:
+    """Writes the pods of NodeSets."""
+
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        expectations: Expectations[Key],
+        claims: Claims,
+        asking: Asking,
+    ) -> None:
+        self._client = client
+        self._events = events
+        self._expectations = expectations
+        self._claims = claims
+        self._asking = asking
+
+    # ------------------------------------------------------------------------------------------------- create
+    async def create(self, work: Work, actions: Sequence[CreatePod]) -> None:
+        """Make workers, slowly at first."""
+        if work.template is None:
+            return  # why is known, and told already
+        made: list[str] = []
+        await slowly(actions, lambda action: self._create(work, action, made))
+        if made:
+            note = f"Created {len(made)} pods: {hostlist.fold(made)}"
+            self._events.event(work.nodeset, "Normal", "SuccessfulCreate", "Create", note)
+
+    async def _create(self, work: Work, action: CreatePod, made: list[str]) -> bool:
+        """Make one worker; tell whether others should be tried."""
+        try:
+            worker = _identity(work, action)
+            manifest = slurmd.pod(
+                _template(work), worker, work.ground.revision.hash, failures=action.failures
+            )
+        except Unbuildable as error:
+            work.outcome.unbuildable(error)
+            return True
+        if not await self._claims.prepare(work, worker):
+            return not work.outcome.errors
+        key, name = work.nodeset.key, action.name
+        self._expectations.expect_creations(key, (name,), _now())
+        try:
+            pod = await self._client.create(Pod, manifest)
+        except AlreadyExists:
+            return await self._taken(work, name)
+        except KubeError as error:
+            if _without_effect(error):
+                self._expectations.creation_failed(key, name)
+            what = f"Pod {name!r} could not be created"
+            work.outcome.failed(what, error)
+            self._events.event(
+                work.nodeset, "Warning", "FailedCreate", "Create", f"{what}: {describe(error)}"
+            )
+            return False
+        self._expectations.created(key, name, pod.metadata.uid)
+        work.memory.failures.pop(name, None)
+        made.append(name)
+        return True
+
+    async def _taken(self, work: Work, name: str) -> bool:
+        """See to a name under which there is a pod that the cache does not show as ours."""
+        key = work.nodeset.key
+        try:
+            live = await self._client.get(Pod, name, key.namespace)
+        except KubeError as error:
+            self._expectations.creation_failed(key, name)
+            work.outcome.failed(f"Pod {name!r} could not be read", error)
+            return isinstance(error, NotFound)
+        owner = live.controller_owner
+        ours = owner is not None and owner.uid == work.nodeset.metadata.uid
+        if ours and matches(work.nodeset, live):
+            self._expectations.created(key, name, live.metadata.uid)
+            return True
+        self._expectations.creation_failed(key, name)
+        work.outcome.look(_LOOK_AGAIN)
+        if not live.deleting:
+            whose = (
+                f"belongs to {owner.kind} {owner.name!r}"
+                if owner and not ours
+                else "lacks the labels of a worker"
+            )
+            work.outcome.trouble(
+                Cause.CONFLICT,
+                f"a worker should be called {name!r}, but the pod of that name {whose}: delete that pod",
+            )
+        return True
+
+    # ------------------------------------------------------------------------------------------------- change
+    async def patch(self, work: Work, actions: Iterable[PatchPod]) -> None:
+        """Change labels and annotations: cordons at once, the rest as far as the time of a pass goes."""
+        ordered = sorted(actions, key=lambda action: not _is_cordon(action))
+        cordons = sum(map(_is_cordon, ordered))
+
+        def patch(action: PatchPod) -> Awaitable[None]:
+            return self._patch(work, action.name, _metadata_patch(action))
+
+        await each(ordered[:cordons], patch)
+        if await each(ordered[cordons:], patch, self._spare(work, _UPKEEP_SECONDS)):
+            work.outcome.look(_SOON)
+
+    async def patch_status(self, work: Work, actions: Iterable[PatchPodStatus]) -> None:
+        """Change conditions of ours; those of the kubelet are in the same list and stay."""
+        left = await each(
+            actions,
+            lambda action: self._patch(work, action.name, _status_patch(action), subresource="status"),
+            self._spare(work, _CONDITIONS_SECONDS),
+        )
+        if left:
+            work.outcome.look(_SOON)
+
+    def _spare(self, work: Work, seconds: float) -> float:
+        """Return the time for what can wait: hardly any while deletions wait for an answer of Slurm."""
+        return min(seconds, _HURRY_SECONDS) if self._asking.under_way(work) else seconds
+
+    async def _patch(self, work: Work, name: str, body: Manifest, subresource: str | None = None) -> None:
+        namespace = work.nodeset.metadata.namespace
+        # By strategic merge, lists of conditions are merged by type.
+        try:
+            live = await self._client.patch(
+                Pod, name, namespace, body, type=PatchType.STRATEGIC, subresource=subresource
+            )
+        except NotFound:
+            return
+        except KubeError as error:
+            work.outcome.failed(f"Pod {name!r} could not be changed", error)
+        else:
+            work.memory.pods.changed(live)
+
+    # ------------------------------------------------------------------------------------------------- delete
+    async def remove(self, work: Work, actions: Sequence[Removal]) -> None:
+        """Delete or release pods, those on Slurm's word only while that is new enough; else it is asked."""
+        certain = [action for action in actions if action.proof is Proof.NONE]
+        doubtful = tuple(action for action in actions if action.proof is not Proof.NONE)
+        gone: defaultdict[str, list[str]] = defaultdict(list)
+        await each(certain, lambda action: self._remove(work, action, gone))
+        if doubtful:
+            await self._delete_confirmed(work, doubtful, gone)
+        for cause, some in sorted(gone.items()):
+            note = f"Deleted {len(some)} pods ({cause}): {hostlist.fold(some)}"
+            self._events.event(work.nodeset, "Normal", "SuccessfulDelete", "Delete", note)
+
+    async def _delete_confirmed(
+        self, work: Work, removals: Sequence[Removal], gone: defaultdict[str, list[str]]
+    ) -> None:
+        """Delete and release while what Slurm said counts; have it asked again for what is left then."""
+        left, end = removals, _now() + _DELETING_SECONDS
+        while left:
+            # Much may have been written since the plan was made, and that takes time.
+            seen = await work.look()
+            if _another(seen.nodeset, work.nodeset) or _now() > end:
+                work.outcome.look(_SOON)
+                return
+            weighed = weigh(seen, work.memory.confirmed, left)
+            if not weighed.ready:
+                self._asking.order(work, [one.slurm_name for one in left if one.proof is Proof.NAME])
+                return
+            allowed = await aside(seen, partial(confirm, seen, weighed.ready))
+            if len(allowed) < len(weighed.ready):
+                work.outcome.look(2.0)
+            late = await self._delete_until(work, allowed, weighed.until, gone)
+            left = [*late, *weighed.open]
+
+    async def _delete_until(
+        self, work: Work, actions: Sequence[Removal], end: float, gone: defaultdict[str, list[str]]
+    ) -> list[Removal]:
+        """Delete and release pods until a moment; return those that are left."""
+
+        def delete(action: Removal) -> Awaitable[None]:
+            return self._remove(work, action, gone, end, unsent)
+
+        unsent: list[Removal] = []
+        begun = _now()
+        late = await each(actions, delete, end - begun - _AHEAD_SECONDS)
+        if late:
+            now = _now()
+            if not in_time(len(actions) - len(late), now - begun, len(late), end - now):
+                # So that there is another list when this one counts no more; the watch may just have asked.
+                self._asking.order(work)
+            late = await each(late, delete, end - now)
+        return [*unsent, *late]
+
+    async def _remove(
+        self,
+        work: Work,
+        action: Removal,
+        gone: defaultdict[str, list[str]],
+        end: float | None = None,
+        unsent: list[Removal] | None = None,
+    ) -> None:
+        """Delete or release a pod, but send nothing after a moment; what comes later is noted as `unsent`."""
+        if isinstance(action, ReleasePod):
+            await self._release(work, action, end, unsent)
+        else:
+            await self._delete(work, action, gone, end, unsent)
+
+    async def _release(
+        self, work: Work, action: ReleasePod, end: float | None, unsent: list[Removal] | None
+    ) -> None:
+        """Take the label of protection from a pod that has not changed."""
+        try:
+            live = await self._client.patch(
+                Pod,
+                action.name,
+                work.nodeset.metadata.namespace,
+                _metadata_patch(
+                    PatchPod(
+                        action.name, action.uid, {wellknown.LABEL_POD_PROTECT: None}, version=action.version
+                    )
+                ),
+                type=PatchType.STRATEGIC,
+                timeout=None if end is None else max(0.0, end - _now()) + _ANSWER_SECONDS,
+                not_after=end,
+            )
+        except (NotFound, Conflict):
+            work.outcome.look(1.0)
+        except KubeError as error:
+            if isinstance(error, Overdue) and unsent is not None:
+                unsent.append(action)
+                return
+            work.outcome.failed(f"the protection of pod {action.name!r} could not be removed", error)
+        else:
+            work.memory.pods.changed(live)
+
+    async def _delete(
+        self,
+        work: Work,
+        action: DeletePod,
+        gone: defaultdict[str, list[str]],
+        end: float | None = None,
+        unsent: list[Removal] | None = None,
+    ) -> None:
+        """Delete a pod, but send nothing after a moment; what gets its turn later is noted as `unsent`."""
+        key, now = work.nodeset.key, _now()
+        if action.failures:
+            work.memory.failures[action.name] = (action.failures, now)
+        self._expectations.expect_deletions(key, (action.uid,), now)
+        try:
+            await self._client.delete(
+                Pod,
+                action.name,
+                key.namespace,
+                uid=action.uid,
+                resource_version=action.version or None,
+                timeout=None if end is None else max(0.0, end - now) + _ANSWER_SECONDS,
+                not_after=end,
+            )
+        except (NotFound, Conflict):
+            self._expectations.deletion_failed(key, action.uid)
+            work.outcome.look(1.0)
+        except KubeError as error:
+            if _without_effect(error):
+                self._expectations.deletion_failed(key, action.uid)
+            if isinstance(error, Overdue) and unsent is not None:
+                unsent.append(action)
+                return
+            what = f"Pod {action.name!r} could not be deleted"
+            work.outcome.failed(what, error)
+            self._events.event(
+                work.nodeset, "Warning", "FailedDelete", "Delete", f"{what}: {describe(error)}"
+            )
+        else:
+            gone[action.cause.value].append(action.name)
+
+
+def _identity(work: Work, action: CreatePod) -> slurmd_identity.Worker:
+    nodes = work.seen.nodes
+    if action.ordinal is None:
+        return slurmd_identity.of_node(nodes[action.node], action.name)
+    return slurmd_identity.numbered(work.nodeset, action.ordinal, nodes.get(action.pin))
+
+
+def _template(work: Work) -> slurmd.WorkerTemplate:
+    assert work.template is not None  # noqa: S101 - narrows: without a template nothing is created
+    return work.template
+
+
+def _another(now: NodeSet, then: NodeSet) -> bool:
+    """Tell whether something else is asked of a NodeSet by now."""
+    return now.metadata.generation != then.metadata.generation or now.deleting != then.deleting
+
+
+def _is_cordon(action: PatchPod) -> bool:
+    return wellknown.ANNOTATION_POD_CORDON in action.annotations
+
+
+def _metadata_patch(action: PatchPod) -> Manifest:
+    metadata: dict[str, Any] = {"uid": action.uid}
+    if action.labels:
+        metadata["labels"] = dict(action.labels)
+    if action.annotations:
+        metadata["annotations"] = dict(action.annotations)
+    if action.version:
+        metadata["resourceVersion"] = action.version
+    # A list of tolerations is replaced as a whole.
+    spec = {"spec": {"tolerations": [*action.tolerations]}} if action.tolerations else {}
+    return {"metadata": metadata, **spec}
+
+
+def _status_patch(action: PatchPodStatus) -> Manifest:
+    removed = [{"$patch": "delete", "type": kind} for kind in action.remove]
+    return {
+        "metadata": {"uid": action.uid},
+        "status": {"conditions": [*map(_wire, action.set), *removed]},
+    }
+
+
+def _wire(condition: Condition) -> dict[str, Any]:
+    """Return a condition with all that could be left over from the one before."""
+    wire: dict[str, Any] = {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+    return wire
+
+
+def _without_effect(error: KubeError) -> bool:
+    """Tell whether a write that failed certainly changed nothing."""
+    refused = isinstance(error, ApiError) and not isinstance(error, ServerError)
+    return refused or not getattr(error, "sent", True)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

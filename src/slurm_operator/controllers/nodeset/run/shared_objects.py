@@ -1,0 +1,266 @@
+"""The objects beside the pods: the Service and the budget that workers share, and sshd's configuration.
+
+The Service and the budget belong to all NodeSets of a Controller; each of them applies both, with all of them
+as owners. One that somebody else controls is left alone and becomes a trouble with a name. One child that
+cannot be written does not stop the others, nor the pods.
+
+What a NodeSet shares with others of a Controller that it has left.
+
+The Service and the budget of workers belong to all NodeSets of a Controller. One that has moved to another
+Controller leaves them as soon as none of its pods belongs to the former cluster: whoever is left keeps them,
+and the last one deletes the Service. The budgets in the cache tell which clusters these are, so a budget is
+left last, and a crash in between loses nothing. The last owner keeps it: it protects no pod any more, and the
+operator has no right to delete budgets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.nodeset import worker_service_name
+from slurm_operator.controllers.nodeset.decide.actions import Hold, Wait
+from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.kube.apply import Outcome as Applied
+from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.errors import KubeError, NotFound
+from slurm_operator.kube.meta import Key
+from slurm_operator.kube.models import ConfigMap, PodDisruptionBudget, Service
+from slurm_operator.kube.references import Owner
+from slurm_operator.objects import slurmd_shared
+
+if TYPE_CHECKING:
+    from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+    from slurm_operator.controllers.nodeset.run.watches import Caches
+    from slurm_operator.controllers.wiring import Wiring
+    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.meta import Object
+    from slurm_operator.objects.desired import Manifest, Named
+
+_KINDS: Final[dict[str, type[Object]]] = {
+    kind.RESOURCE.kind: kind for kind in (ConfigMap, PodDisruptionBudget, Service)
+}
+# What belongs to somebody else is in none of our caches, so its end is no event.
+_LOOK_AGAIN: Final = 30.0
+# How long a child that we made is believed in while the cache does not show it.
+_CACHE_SECONDS: Final = 10.0
+
+
+class Children:
+    """Keeps the objects beside the pods."""
+
+    def __init__(self, wiring: Wiring, caches: Caches, controller: str) -> None:
+        self._client = wiring.client
+        self._applier = wiring.applier
+        self._events = wiring.events
+        self._caches = caches
+        self._controller = controller
+        self._made: dict[tuple[type[Object], Key], tuple[Object, float]] = {}
+        # The UID of what a NodeSet had last removed.
+        self._removed: dict[Key, str] = {}
+
+    async def settle(self, nodeset: NodeSet, outcome: Outcome) -> None:
+        """Make the objects beside the pods what they should be."""
+        namespace = nodeset.metadata.namespace
+        self._watch_service(nodeset)
+        desired = slurmd_shared.desired(
+            nodeset,
+            self._caches.siblings(namespace, nodeset.spec.controller_ref.name),
+            ssh_in_use=self._mounts_ssh(nodeset),
+        )
+        for manifest in desired.objects:
+            applied = await self._apply(nodeset, manifest, outcome)
+            if manifest["kind"] == PodDisruptionBudget.RESOURCE.kind:
+                outcome.budget = _gap(nodeset, applied)
+        for named in desired.unwanted:
+            await self._remove(nodeset, named, outcome)
+
+    async def keep_shared(self, nodeset: NodeSet, outcome: Outcome) -> None:
+        """Keep what workers share, for a NodeSet that is being deleted and has workers that drain."""
+        # A process that has just started has not seen the NodeSet before its deletion.
+        self._watch_service(nodeset)
+        siblings = self._caches.siblings(nodeset.metadata.namespace, nodeset.spec.controller_ref.name)
+        for manifest in slurmd_shared.shared(nodeset, siblings):
+            await self._apply(nodeset, manifest, outcome)
+
+    def _watch_service(self, nodeset: NodeSet) -> None:
+        service = Key(nodeset.metadata.namespace, nodeset.worker_service_name)
+        self._caches.services.want(Owner(self._controller, nodeset.key), (service,))
+
+    def release(self, key: Key) -> None:
+        """Watch no Service for a NodeSet that is gone."""
+        self._removed.pop(key, None)
+        self._caches.services.want(Owner(self._controller, key), ())
+
+    def _mounts_ssh(self, nodeset: NodeSet) -> bool:
+        """Tell whether a pod still needs the configuration of sshd, as far as there is one."""
+        key = Key(nodeset.metadata.namespace, nodeset.ssh_config_name)
+        if nodeset.spec.ssh.enabled or key not in self._caches.config_maps.store:
+            return True
+        return any(
+            volume.name == wellknown.VOLUME_SSH_CONFIG
+            for pod in self._caches.owned_pods(nodeset)
+            for volume in pod.spec.volumes
+        )
+
+    async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: Outcome) -> Object | None:
+        """Apply a child; return it as it is then, or nothing if it is missing or belongs to others."""
+        kind, name = _KINDS[manifest["kind"]], manifest["metadata"]["name"]
+        key, what = Key(nodeset.metadata.namespace, name), f"{manifest['kind']} {name!r}"
+        live = None
+        try:
+            live = await self._live(kind, key, outcome)
+            controller = None if live is None else live.controller_owner
+            if live is not None and controller is not None and controller.uid != nodeset.metadata.uid:
+                outcome.trouble(
+                    Cause.CONFLICT,
+                    f"{what} belongs to {controller.kind} {controller.name!r}: give one of the two another "
+                    "name, or delete it if its owner is gone",
+                )
+                outcome.look(_LOOK_AGAIN)
+                return None
+            applied = await self._applier.apply(manifest, live, kind)
+        except KubeError as error:
+            outcome.failed(f"{what} could not be applied", error)
+            return live
+        if applied.outcome is Applied.CREATED:
+            if applied.object is not None:
+                self._made[kind, key] = (applied.object, _now() + _CACHE_SECONDS)
+            self._events.event(
+                nodeset, "Normal", "CreateSucceeded", "Create", f"Created {what}", applied.object
+            )
+        elif applied.outcome is Applied.TERMINATING:
+            outcome.look(1.0)
+        return applied.object
+
+    async def _remove(self, nodeset: NodeSet, named: Named, outcome: Outcome) -> None:
+        live = self._caches.config_maps.store.get(Key(nodeset.metadata.namespace, named.name))
+        owner = None if live is None else live.controller_owner
+        if live is None or owner is None or owner.uid != nodeset.metadata.uid:
+            return
+        if self._removed.get(nodeset.key) == live.metadata.uid:
+            return  # the cache will show it
+        what = f"{named.kind} {named.name!r}"
+        try:
+            removed = await self._applier.delete(live)
+            self._removed[nodeset.key] = live.metadata.uid
+            if removed:
+                self._events.event(nodeset, "Normal", "DeleteSucceeded", "Delete", f"Deleted {what}", live)
+        except KubeError as error:
+            outcome.failed(f"{what} could not be deleted", error)
+
+    async def _live(self, kind: type[Object], key: Key, outcome: Outcome) -> Object | None:
+        """Return a child that may exist, as far as the cache shows it or we have just made it."""
+        found = await self._cached(kind, key)
+        made, until = self._made.get((kind, key), (None, 0.0))
+        if found is None and made is not None and (wait := until - _now()) > 0:
+            # If somebody has deleted it meanwhile, the cache will never show it.
+            outcome.look(wait)
+            return made
+        self._made.pop((kind, key), None)
+        return found if found is not None else await self._asked(kind, key)
+
+    async def _cached(self, kind: type[Object], key: Key) -> Object | None:
+        """Return a child that the cache shows; raise KubeError if that cannot be known."""
+        if kind is Service:
+            return await self._caches.services.get(key)
+        informer = self._caches.config_maps if kind is ConfigMap else self._caches.budgets
+        if (reason := informer.store.unreadable.get(key)) is not None:
+            raise KubeError(f"{kind.RESOURCE.kind} {key} cannot be read: {reason}")
+        return informer.store.get(key)
+
+    async def _asked(self, kind: type[Object], key: Key) -> Object | None:
+        """Return what the API server says about a child that no cache shows."""
+        if kind is not ConfigMap:
+            return None
+        # One without our label is in no cache; it may be somebody else's.
+        with contextlib.suppress(NotFound):
+            return await self._client.get(kind, key.name, key.namespace)
+        return None
+
+
+def _gap(nodeset: NodeSet, budget: Object | None) -> Hold | None:
+    """Return why the budget of a NodeSet does not protect its workers, if so."""
+    if isinstance(budget, PodDisruptionBudget) and slurmd_shared.protects(nodeset, budget):
+        return None
+    return Hold(
+        Wait.BUDGET_MISSING,
+        f"PodDisruptionBudget {nodeset.worker_pdb_name!r} of the operator is not in place, so Kubernetes "
+        "could evict workers with running jobs: no worker is created, undrained or resumed until it is. "
+        "Remove what is in its way (an object of that name, a quota, an admission webhook, missing "
+        "permissions)",
+    )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+_BUDGET: Final = "slurm-workers-pdb-"
+
+
+class Former:
+    """Leaves what is shared in a cluster to which a NodeSet belongs no more."""
+
+    def __init__(self, client: Client, caches: Caches) -> None:
+        self._client = client
+        self._caches = caches
+        # By the UIDs of NodeSet and budget, until the cache shows it.
+        self._left: set[tuple[str, str]] = set()
+
+    async def leave(self, nodeset: NodeSet, outcome: Outcome) -> None:
+        """Leave what a NodeSet shares with others of a former Controller."""
+        uid, namespace = nodeset.metadata.uid, nodeset.metadata.namespace
+        for budget in self._caches.budgets.store.list(namespace):
+            name, done = budget.metadata.name, (uid, budget.metadata.uid)
+            former = name.removeprefix(_BUDGET)
+            if name in (former, nodeset.worker_pdb_name) or not _owns(uid, budget):
+                self._left.discard(done)
+                continue
+            if done in self._left or self._needs(nodeset, former):
+                continue
+            try:
+                with contextlib.suppress(NotFound):
+                    await self._leave(
+                        uid, await self._client.get(Service, worker_service_name(former), namespace)
+                    )
+                with contextlib.suppress(NotFound):
+                    await self._leave(uid, budget)
+            except KubeError as error:
+                outcome.failed(f"what NodeSet {nodeset.metadata.name!r} shared in {former!r}", error)
+            else:
+                self._left.add(done)
+
+    def _needs(self, nodeset: NodeSet, controller: str) -> bool:
+        """Tell whether a pod of a NodeSet still belongs to a cluster."""
+        return any(
+            pod.metadata.labels.get(wellknown.LABEL_CLUSTER) == controller
+            for pod in self._caches.owned_pods(nodeset)
+        )
+
+    async def _leave(self, uid: str, shared: Object) -> None:
+        if not _owns(uid, shared) or shared.controller_owner is not None or shared.deleting:
+            return
+        (namespace, name), meta = shared.key, shared.metadata
+        others = [one for one in meta.owner_references if one.uid != uid]
+        if not others:
+            if isinstance(shared, Service):
+                await self._client.delete(
+                    Service, name, namespace, uid=meta.uid, resource_version=meta.resource_version
+                )
+            return
+        metadata = {
+            "uid": meta.uid,
+            "resourceVersion": meta.resource_version,
+            "ownerReferences": msgspec.to_builtins(others),
+        }
+        await self._client.patch(type(shared), name, namespace, {"metadata": metadata}, type=PatchType.MERGE)
+
+
+def _owns(uid: str, shared: Object) -> bool:
+    return any(one.uid == uid for one in shared.metadata.owner_references)
