@@ -48,7 +48,7 @@ explore: venv ## the property tests with fresh seeds and many more cases (EXPLOR
 	@HYPOTHESIS_PROFILE=explore $(STEP) "property tests, explored" $(PYTEST) -m hypothesis --timeout=0 tests/unit $(PYTEST_ARGS)
 
 test-long: kube slurm images ## the tests that take many minutes each: more repetitions, and times as long as usual clusters have
-	@$(STEP) "long tests" $(PYTEST) -m long tests/e2e $(PYTEST_ARGS)
+	@$(STEP) "long tests" $(PYTEST) -m long tests/e2e tests/integration $(PYTEST_ARGS)
 
 unit: venv ## only the tests that need no server, in two processes (PYTEST_ARGS: options, in one)
 	@$(STEP) "unit tests" $(if $(PYTEST_ARGS),$(PYTEST) tests/unit $(PYTEST_ARGS),"$(BIN)/python" scripts/suite.py --only unit,unit-clients $(PYTEST) -q)

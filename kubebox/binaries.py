@@ -38,7 +38,7 @@ def provide(
     environ = os.environ if environ is None else environ
     folders, root = existing_folders(environ), cache_root(environ)
     wanted, found = set(names), dict[str, Path]()
-    for makes, make in (*build.MAKERS, *build.NODE_MAKERS):
+    for makes, make in (*build.MAKERS, *build.NODE_MAKERS, *build.TEST_MAKERS):
         asked = sorted(wanted.intersection(makes))
         wanted -= set(makes)
         if asked and folders and make is build.kubernetes:

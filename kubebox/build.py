@@ -25,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 KUBERNETES_VERSION = "v1.36.2"
 KWOK_VERSION = "v0.8.0"
 KWOK_MODULE = "sigs.k8s.io/kwok"
+CERT_MANAGER_MODULE = "github.com/cert-manager/cert-manager"
+CERT_MANAGER_CRDS = ("certificaterequests", "certificates", "clusterissuers", "issuers")
 HELM_UNITTEST_VERSION = "v1.1.2"
 HELM_UNITTEST_MODULE = "github.com/helm-unittest/helm-unittest"
 # What `kustomize/stage/fast` of kwok lists, in its order, without needing kustomize to read it.
@@ -101,6 +103,8 @@ HELM_UNITTEST = GoProgram(
     "helm-unittest", HERE / "unittest", f"{HELM_UNITTEST_MODULE}/cmd/helm-unittest", "-s -w"
 )
 COREDNS = GoProgram("coredns", HERE / "coredns", ".", "-s -w")
+GITOPS = GoProgram("gitops", HERE / "gitops", ".", "-s -w")
+CERT_MANAGER = GoProgram("cert-manager", HERE / "certmanager", ".", "-s -w", CERT_MANAGER_CRDS)
 PAUSE = GoProgram("pause", HERE / "pause", ".", "-s -w")
 
 
@@ -141,6 +145,29 @@ def coredns(root: Path, progress: Progress) -> Mapping[str, Path]:
 def pause(root: Path, progress: Progress) -> Mapping[str, Path]:
     """Return the program that holds the namespaces of a pod."""
     return _single(PAUSE, root, progress, "a few seconds")
+
+
+def gitops(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return the program that judges the health of objects as Flux, Helm and Argo CD do."""
+    return _single(GITOPS, root, progress, "half a minute on 2 cores")
+
+
+def cert_manager(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return cert-manager's controllers for authorities inside of a cluster, and the folder of its CRDs."""
+
+    def make(scratch: Path) -> None:
+        progress("building cert-manager: once, about 5 minutes on 2 cores")
+        CERT_MANAGER.compile(scratch / "cert-manager", root, progress)
+        go = find_go(CERT_MANAGER.folder, root, progress)
+        source = go_output(go, CERT_MANAGER.folder, ["list", "-m", "-f", "{{.Dir}}", CERT_MANAGER_MODULE])
+        (scratch / "crds").mkdir()
+        for name in CERT_MANAGER_CRDS:
+            text = (Path(source) / "deploy" / "crds" / f"crd-{name}.yaml").read_text(encoding="utf-8")
+            (scratch / "crds" / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+    name = CERT_MANAGER.name
+    place = obtain(root, name, CERT_MANAGER.key(), make, _waiting(name, progress))
+    return {name: place / name, f"{name}-crds": place / "crds"}
 
 
 def _single(program: GoProgram, root: Path, progress: Progress, duration: str) -> Mapping[str, Path]:
@@ -194,6 +221,11 @@ MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, 
 NODE_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
     (("coredns",), coredns),
     (("pause",), pause),
+)
+# What single tests need, built when they first run.
+TEST_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
+    (("gitops",), gitops),
+    (("cert-manager", "cert-manager-crds"), cert_manager),
 )
 
 

@@ -55,6 +55,8 @@ CHART_LINE = """\
 
 _API_VERSION = "The group and version of the API that this object is written for."
 _KIND = "The kind of this object."
+# The status of an object that no operator has seen. Without one, kstatus takes a new object for complete.
+_UNOBSERVED = {"observedGeneration": -1}
 
 
 # ---------------------------------------------------------------------------------------- types to schemas
@@ -194,7 +196,7 @@ def crd(kind: type[Kind]) -> dict[str, Any]:
                                 "kind": {"description": _KIND, "type": "string"},
                                 "metadata": {"type": "object"},
                                 "spec": type_schema(parts["spec"]),
-                                "status": type_schema(parts["status"]),
+                                "status": _status_schema(parts["status"]),
                             },
                         },
                     },
@@ -202,6 +204,12 @@ def crd(kind: type[Kind]) -> dict[str, Any]:
             ],
         },
     }
+
+
+def _status_schema(hint: Any) -> Schema:
+    """Return the schema of a status, by default that of an object which no operator has seen."""
+    schema = type_schema(hint)
+    return {**schema, "default": {**_UNOBSERVED, **dict.fromkeys(schema.get("required", ()), "")}}
 
 
 def all_crds() -> list[dict[str, Any]]:

@@ -136,6 +136,8 @@ TAINT_WORKER_EFFECT: Final = "NoExecute"
 CONDITION_READY: Final = "Ready"
 CONDITION_PROGRESSING: Final = "Progressing"
 CONDITION_DEGRADED: Final = "Degraded"
+# The word of kstatus for an object that will not become what it should be by waiting.
+CONDITION_STALLED: Final = "Stalled"
 # On what runs a daemon: what the last change of its configuration led to.
 CONDITION_CONFIGURED: Final = "Configured"
 # On a Controller: whether the operator reaches slurmctld through slurmrestd.

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.shared import Condition, ConditionStatus, Kind, find_condition
 from slurm_operator.kube.errors import NotFound
 from slurm_operator.kube.texts import MESSAGE_BYTES, shorten
@@ -51,6 +52,31 @@ def condition(
         reason=reason,
         message=message,
         observed_generation=live.metadata.generation,
+    )
+
+
+# For these, waiting does not help: the object itself, or what it names, must be corrected.
+_STALLED: Final = frozenset(
+    {
+        *("InvalidSpec", "RolloutStalled"),
+        *("KeyInvalid", "Expired"),
+        *("InvalidServer", "SecretNotSet", "InvalidToken", "InvalidCA"),
+    }
+)
+
+
+def stalled(live: Kind, cause: Condition) -> Condition:
+    """Return the condition by which kstatus tells a failure from progress; `cause` says what is wrong."""
+    if cause.reason in _STALLED:
+        return condition(
+            wellknown.CONDITION_STALLED, status=True, reason=cause.reason, message=cause.message, live=live
+        )
+    return condition(
+        wellknown.CONDITION_STALLED,
+        status=False,
+        reason="AsExpected",
+        message="nothing is stalled",
+        live=live,
     )
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.conditions import K, StatusWriter, condition, conditions_of
+from slurm_operator.controllers.conditions import K, StatusWriter, condition, conditions_of, stalled
 from slurm_operator.controllers.health import Wait, transition
 from slurm_operator.kube.controller import Requeue
 
@@ -42,7 +43,8 @@ class Reporter(Generic[K]):
             return Requeue(health.seconds)
         previous = self.previous(live)
         new = condition(self._type, health.ready, health.reason, health.message, live)
-        if await self._status.write(live, new, **fields):
+        more = [stalled(live, new)] if self._type == wellknown.CONDITION_READY else []
+        if await self._status.write(live, new, *more, **fields):
             text = transition(previous, new)
             if text is not None:
                 self._events.event(live, *text)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import Token, wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers import token_plan as plan
-from slurm_operator.controllers.conditions import StatusWriter, condition, condition_changed
+from slurm_operator.controllers.conditions import StatusWriter, condition, condition_changed, stalled
 from slurm_operator.controllers.token_plan import Hold, Issue, Keep, Observation, Reason, Restore, Why
 from slurm_operator.controllers.token_secret import desired, former_owners
 from slurm_operator.kube.apply import Outcome
@@ -247,6 +247,7 @@ class TokenController:
         wrote = await self._status.write(
             token,
             new,
+            stalled(token, new),
             now=self._clock(),
             **_times(outcome.claims),
             observedGeneration=token.metadata.generation,

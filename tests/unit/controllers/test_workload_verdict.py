@@ -1,4 +1,4 @@
-"""The conditions `Ready`, `Progressing` and `Degraded`."""
+"""The conditions `Ready`, `Progressing`, `Degraded` and `Stalled`."""
 
 from __future__ import annotations
 
@@ -53,12 +53,18 @@ def test_conditions(
     degraded: tuple[str, str],
 ) -> None:
     """Ready needs everything, except for wishes that can never be granted; the most urgent cause is named."""
-    assert said(rollout, *found) == {"Ready": ready, "Progressing": progressing, "Degraded": degraded}
+    stalled = degraded if degraded[1] == "RolloutStalled" else ("False", "AsExpected")
+    assert said(rollout, *found) == {
+        "Ready": ready,
+        "Progressing": progressing,
+        "Degraded": degraded,
+        "Stalled": stalled,
+    }
 
 
 def test_every_trouble_is_in_the_message_once_and_what_still_runs() -> None:
     """One look shows all that is missing, each once, and that the daemon of before still runs."""
-    ready, _, degraded = conditions(LIVE, DONE, [MISSING, FAILED, MISSING], "slurmrestd")
+    ready, _, degraded, _ = conditions(LIVE, DONE, [MISSING, FAILED, MISSING], "slurmrestd")
     both = "spec.key: Secret 'x' does not exist; create it; Service 'x' could not be changed"
     assert degraded.message == both
     assert ready.message == f"{both}. Meanwhile slurmrestd runs on as it is"

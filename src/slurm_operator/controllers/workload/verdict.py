@@ -5,6 +5,7 @@ condition observed. `Progressing` is True while Kubernetes is on its way there b
 when somebody has to do something; its message says what. So a reference that is missing makes an object not
 ready and degraded, and the message adds what still runs. Only a wish that can no longer be granted, such as
 another storage class for an existing volume, leaves `Ready` alone: nothing will ever come of waiting for it.
+`Stalled` is for tools that follow kstatus: True when only a correction of the object can help.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.conditions import condition
+from slurm_operator.controllers.conditions import condition, stalled
 from slurm_operator.controllers.workload.rollout import Phase, Rollout
 from slurm_operator.objects import desired
 
@@ -23,7 +24,12 @@ if TYPE_CHECKING:
 
     from slurm_operator.api.shared import Condition, Kind
 
-TYPES: Final = (wellknown.CONDITION_READY, wellknown.CONDITION_PROGRESSING, wellknown.CONDITION_DEGRADED)
+TYPES: Final = (
+    wellknown.CONDITION_READY,
+    wellknown.CONDITION_PROGRESSING,
+    wellknown.CONDITION_DEGRADED,
+    wellknown.CONDITION_STALLED,
+)
 
 AVAILABLE: Final = "Available"
 AS_EXPECTED: Final = "AsExpected"
@@ -73,18 +79,20 @@ def troubles(problems: Iterable[desired.Problem]) -> tuple[Trouble, ...]:
 
 def conditions(
     live: Kind, rollout: Rollout | None, found: Iterable[Trouble], daemon: str
-) -> tuple[Condition, Condition, Condition]:
-    """Return the three conditions; no rollout means that the daemon is run by somebody else."""
+) -> tuple[Condition, Condition, Condition, Condition]:
+    """Return the conditions of `TYPES`; no rollout means that the daemon is run by somebody else."""
     bad = [*found]
     if rollout is not None and rollout.phase is Phase.STALLED:
         bad.append(Trouble(Cause.STALLED, rollout.message))
     order = [*Cause]
     bad.sort(key=lambda one: order.index(one.cause))
     blocking = [one for one in bad if one.cause is not Cause.IMMUTABLE]
+    degraded = _degraded(live, bad)
     return (
         _ready(live, rollout, blocking, daemon),
         _progressing(live, rollout, blocking),
-        _degraded(live, bad),
+        degraded,
+        stalled(live, degraded),
     )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from slurm_operator.api import Controller, NodeSet
 from slurm_operator.kube.errors import Invalid
 from slurm_operator.kube.models import ConfigMap, Pod, PodDisruptionBudget, Secret, Service
+from slurm_operator.objects.labels import recommended
 from tests.integration.programs.running import eventually
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ async def test_the_shared_objects_belong_to_all_nodesets_and_come_back(stage: St
     await eventually(lambda: owned(PodDisruptionBudget, BUDGET), "both own the budget")
     service = await stage.there(Service, SERVICE)
     assert service.spec.cluster_ip == "None"
-    assert service.metadata.labels == {}
+    assert service.metadata.labels == recommended({})
     await stage.patch(Service, SERVICE, {"spec": {"selector": {"app.kubernetes.io/name": "nobody"}}})
     await eventually(lambda: _selects(stage, "slurmd"), "the selector is right again")
     await stage.patch(PodDisruptionBudget, BUDGET, {"spec": {"minAvailable": None, "maxUnavailable": 5}})

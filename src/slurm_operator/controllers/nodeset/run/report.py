@@ -15,7 +15,7 @@ import msgspec
 
 from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.api.shared import ConditionStatus, find_condition
-from slurm_operator.controllers.conditions import StatusWriter
+from slurm_operator.controllers.conditions import StatusWriter, stalled
 from slurm_operator.controllers.nodeset.decide import status
 from slurm_operator.controllers.nodeset.run.one_pass import FINALIZERS, aside
 from slurm_operator.controllers.nodeset.run.state import newer
@@ -24,6 +24,8 @@ from slurm_operator.controllers.workload.pods import complaint
 from slurm_operator.controllers.workload.verdict import Cause
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from slurm_operator.api.shared import Condition
     from slurm_operator.controllers.nodeset.decide.actions import Note
     from slurm_operator.controllers.nodeset.run.one_pass import Outcome, Trouble, Work
@@ -79,8 +81,7 @@ class Reporter:
         collisions = None if known is None else known.history.collision_count or None
         _note_pods(work)
         said = await aside(work.seen, lambda: status.report(work.seen, work.plan, collisions))
-        conditions = [degraded(one, work.outcome) for one in said.conditions]
-        await self._write(work, said.fields, [_of(work.nodeset, one) for one in conditions])
+        await self._write(work, said.fields, conditions(work.nodeset, said.conditions, work.outcome))
         self._tell(work)
 
     async def _write(self, work: Work, fields: dict[str, Any], conditions: list[Condition]) -> None:
@@ -145,6 +146,13 @@ def _note_pods(work: Work) -> None:
         work.outcome.trouble(Cause.PODS, text)
     # That time has passed is no event.
     work.outcome.look(_PATIENCE)
+
+
+def conditions(nodeset: NodeSet, said: Iterable[Condition], outcome: Outcome) -> list[Condition]:
+    """Return what the plan says, with what went wrong while it was carried out."""
+    found = [_of(nodeset, degraded(one, outcome)) for one in said]
+    (bad,) = (one for one in found if one.type == wellknown.CONDITION_DEGRADED)
+    return [*found, stalled(nodeset, bad)]
 
 
 def degraded(one: Condition, outcome: Outcome) -> Condition:

@@ -1,4 +1,4 @@
-module kubebox/health
+module kubebox/gitops
 
 go 1.26.0
 

@@ -1,7 +1,7 @@
-// Command health prints what tools for deployments make of objects: the status that kstatus computes, as Flux and Helm
+// Command gitops prints what tools for deployments make of objects: the status that kstatus computes, as Flux and Helm
 // do, and the health that a Lua script of Argo CD returns, in the interpreter that Argo CD uses.
 //
-//	health SCRIPT < LIST-OF-OBJECTS
+//	gitops SCRIPT < LIST-OF-OBJECTS
 package main
 
 import (
@@ -29,7 +29,7 @@ func main() {
 
 func run(arguments []string) error {
 	if len(arguments) != 1 {
-		return fmt.Errorf("usage: health SCRIPT < LIST-OF-OBJECTS")
+		return fmt.Errorf("usage: gitops SCRIPT < LIST-OF-OBJECTS")
 	}
 	var objects []unstructured.Unstructured
 	if err := json.NewDecoder(os.Stdin).Decode(&objects); err != nil {
