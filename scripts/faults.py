@@ -28,7 +28,7 @@ FLAGS = (
     "--health-addr=127.0.0.1:0",
     "--metrics-addr=127.0.0.1:0",
 )
-# About eight minutes on two cores; which twelfth of the faults is fixed, so that CI is the same every time.
+# Which sixth of the faults is fixed, so that every run is the same.
 CI = ("install", "scale-in-jobs", "rolling-update", "nodeset-deleted", "--sample", "1", "--part", "1/6")
 
 
