@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 CANARY = "canary"
 # A liveness probe once restarted a container, and all jobs in it, after 60 s without an answer.
-HANG_SECONDS = 65.0
+HANG_SECONDS = 90.0
 HOST_NETWORK = "slurm-worker-host"
 OTHER_NAME = "other.example.com"
 
@@ -104,7 +104,7 @@ def assert_survives(site: Site, job: Job, worker: Worker) -> None:
 
 
 def test_jobs_survive_a_hung_slurmd_and_a_silent_kubelet(site: Site) -> None:
-    """A slurmd that hangs for a minute is not restarted; a worker whose kubelet is silent is not deleted."""
+    """A slurmd that hangs for 90 s is not restarted; a worker whose kubelet is silent is not deleted."""
     site.settled(2)
     quiet, other = sorted(
         (Worker.of(site, name) for name in (FIRST, SECOND)), key=lambda one: others(site, one.node)
