@@ -82,7 +82,8 @@ class UpdateStrategy(Part, frozen=True):
     - RollingUpdate replaces workers a few at a time, on its own, as fast as maxUnavailable allows and as
       jobs end. The right choice unless you have a reason against it.
     - OnDelete replaces a worker when you delete its pod. For updates that you want to drive by hand, node by
-      node. Drain the node yourself before: a pod that you delete takes its jobs with it.
+      node. Where the operator chart protects workers from deletion (Kubernetes 1.30 or later), the pod goes
+      when its jobs have ended. Elsewhere drain the node yourself before: the deletion ends its jobs.
     - ScheduledUpdate replaces workers in a maintenance window that is booked as a reservation in Slurm. For
       clusters with long jobs and announced maintenance.
 
