@@ -9,18 +9,18 @@ Cordons of the Go operator have no second annotation. They are recognised by wha
 is never written over; what cannot be recognised is taken for a person's.
 
 The drain follows the annotation in both directions, and neither needs the other to have been written by this
-process: a worker that has nothing against it and whose node carries a drain of ours is undrained, whoever
-made the drain, before or after which crash. A drain of ours keeps the reason that it has. Where pods share a
-node in Slurm, one that must not get work outweighs one that may.
+process: a worker with no cause for a cordon, whose node carries a drain of ours, is undrained, no matter
+which process drained it, and before or after which crash. A drain of ours keeps the reason that it has. Where
+pods share a node in Slurm, one that must not get work outweighs one that may.
 
 Nodes that are down although a new slurmd serves them.
 
 A pod that ends takes its node down, and so does slurmctld with a node that falls silent. When a slurmd
-registers, Slurm lifts that only with `ReturnToService=2`; its default is to leave it to a person, who in
-Kubernetes would have to come after every update. So the node is resumed here, on three conditions: what took
-it down was a pod of ours or slurmctld's own "Not responding"; its slurmd was started after that, by Slurm's
-clock, so that a pod on its way out is never given work; and nobody wants the node to be drained. As always
-before a node gets work, its pod must be protected.
+registers, Slurm lifts that only with `ReturnToService=2`; by default an administrator has to resume the node,
+in Kubernetes after every update. So the node is resumed here, on three conditions: what took it down was a
+pod of ours or slurmctld's own "Not responding"; its slurmd was started after that, by Slurm's clock, so that
+a terminating pod is never given work; and there is no cause to keep the node drained, nor a drain by another
+client. As always before a node gets work, its pod must be protected.
 
 A resume lifts a drain as well. It is sent instead of an undrain where both are due, since an undrain would
 leave a reason that is younger than the slurmd.
@@ -191,7 +191,7 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
             changes.annotations[wellknown.ANNOTATION_POD_CORDON] = None
         if written is not None:
             changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = None
-        # Somebody may have cordoned it meanwhile: what was not seen must not be taken away.
+        # A user may have cordoned it in the meantime: a cordon that was not observed must not be removed.
         changes.guarded = True
     elif who is Author.NOBODY:
         changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
