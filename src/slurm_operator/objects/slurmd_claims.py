@@ -39,7 +39,7 @@ _WHERE = "spec.volumeClaimTemplates"
 class Owner(Enum):
     """To whom a claim belongs."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     NODE_SET = "NodeSet"
     WORKER = "worker"
 
@@ -142,7 +142,7 @@ def owner_of(nodeset: NodeSet, *, scaled_in: bool) -> Owner:
     policy = nodeset.spec.persistent_volume_claim_retention_policy
     if scaled_in and policy.when_scaled == ClaimRetention.DELETE:
         return Owner.WORKER
-    return Owner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else Owner.NOBODY
+    return Owner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else Owner.NONE
 
 
 def ownership(

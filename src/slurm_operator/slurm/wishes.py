@@ -183,7 +183,7 @@ def _visible(text: str) -> str:
 
 class _Owner(Enum):
     OURS = "ours"
-    NOBODY = "nobody"
+    NONE = "none"
     FOREIGN = "foreign"
 
 
@@ -191,7 +191,7 @@ def _owner(reason: str, prefix: str) -> _Owner:
     if reason.startswith(prefix) or reason == prefix.rstrip():
         return _Owner.OURS
     if not reason or reason == _SLURMCTLD_REASON or reason.startswith(f"({prefix}"):
-        return _Owner.NOBODY
+        return _Owner.NONE
     return _Owner.FOREIGN
 
 

@@ -69,7 +69,7 @@ _GO_REASON: Final = re.compile(
 class Author(Enum):
     """Who has cordoned a pod."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     OPERATOR = "operator"
     PERSON = "person"
 
@@ -96,7 +96,7 @@ class Cordons:
 def author(seen: Observation, sight: Sight, worker: Worker) -> Author:
     """Return who has cordoned a pod."""
     if not worker.cordoned:
-        return Author.NOBODY
+        return Author.NONE
     if worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY):
         return Author.OPERATOR
     if not sight.ours(worker.slurm_name):
@@ -158,18 +158,18 @@ def _concerned(
     seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]
 ) -> list[Worker]:
     """Return the workers about which there is anything to decide, and those that share a node with one."""
-    everybody = list(workers)
+    every = list(workers)
     marks = (wellknown.ANNOTATION_POD_CORDON, wellknown.ANNOTATION_POD_CORDON_BY)
     nodes = {
         worker.slurm_name
-        for worker in everybody
+        for worker in every
         if worker.uid in going
         or worker.request is not None
         or any(mark in worker.annotations for mark in marks)
         or ((machine := seen.nodes.get(worker.node)) is not None and nodefit.cordoned(machine))
         or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
     }
-    return [worker for worker in everybody if worker.slurm_name in nodes] if nodes else []
+    return [worker for worker in every if worker.slurm_name in nodes] if nodes else []
 
 
 def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Cause]) -> Cause | None:
@@ -193,7 +193,7 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
             changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = None
         # A user may have cordoned it in the meantime: a cordon that was not observed must not be removed.
         changes.guarded = True
-    elif who is Author.NOBODY:
+    elif who is Author.NONE:
         changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
         changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True

@@ -124,7 +124,7 @@ class Actor:
             case do.DeleteReservation:
                 self._records.delete_reservation(work, group[0])
             case _:
-                raise TypeError(f"nobody knows how to do {kind.__name__}")
+                raise TypeError(f"no step carries out {kind.__name__}")
 
     async def _finalizers(
         self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
