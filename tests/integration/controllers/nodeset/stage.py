@@ -39,10 +39,10 @@ class Stage(workload.Stage):
 
     async def look_again(self, operator: Operator) -> None:
         """Reconcile every NodeSet, as any event would, and wait until that is done."""
-        (controller,) = (one for one in operator._controllers if one.name == controller.NAME)
+        (nodesets,) = (one for one in operator._controllers if one.name == controller.NAME)
         for live in operator.wiring.manager.informer(NodeSet).store.list():
-            controller.queue.add(live.key)
-        await eventually(lambda: controller.queue.idle, "all are looked at")
+            nodesets.queue.add(live.key)
+        await eventually(lambda: nodesets.queue.idle, "all are looked at")
 
     async def nodeset(self, name: str = "blue", controller: str = "slurm", **spec: Any) -> None:
         """Write a NodeSet."""
