@@ -117,6 +117,11 @@ async def test_key_that_goes_or_changes(stage: Stage) -> None:
     await stage.keys(slurm="another")
     said = await stage.says(RestApi, "slurm", "Restart", "Configured")
     assert "Secret 'keys'" in said.message
+
+    async def replaced() -> bool:
+        after = await stage.there(Deployment, "slurm-restapi")
+        return after.metadata.generation == before.metadata.generation + 1
+
+    # It is announced before it is done.
+    await eventually(replaced, "the pods are replaced")
     await stage.says(RestApi, "slurm", "Available")
-    after = await stage.there(Deployment, "slurm-restapi")
-    assert after.metadata.generation == before.metadata.generation + 1
