@@ -28,7 +28,7 @@ USAGE_ERROR = 2
 
 _BOOLEANS = "A boolean flag alone means true; --flag=false switches it off."
 _IGNORED = "accepted for compatibility; {}"
-# controller-runtime reads `nanos` and calls it `nano` in its help: people have written both.
+# controller-runtime accepts `nanos`, but its help text has `nano`: users have written both.
 _TIME_ENCODING_ALIASES = {"nano": "nanos"}
 
 WORKERS = ("controller", "restapi", "accounting", "nodeset", "loginset", "slurmclient", "token", "cluster")

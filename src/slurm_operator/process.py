@@ -1,9 +1,9 @@
 """The operator as a process: built from its options, started, stopped by a signal.
 
-Before anything runs, the process asks the API server for its version: a wrong kubeconfig, an unreachable
-server or refused credentials end it with one line instead of a retry loop that nobody reads. From then on
-nothing of that kind ends it any more. Missing CRDs do not either: `/readyz` names them, the log says how to
-install them, and the process becomes ready when they appear.
+Before anything runs, the process requests the version of the API server: a wrong kubeconfig, an unreachable
+server or rejected credentials end it with one line of output instead of a retry loop. From then on no such
+failure ends it any more. Missing CRDs do not either: `/readyz` lists them, the log explains how to install
+them, and the process becomes ready when they appear.
 
 It exits with 0 after SIGTERM or SIGINT, having released its lease, and with 1 when it cannot start, has lost
 the lease, or had to cut off something that ignored its cancellation: nothing waits for that, and the lease

@@ -85,7 +85,7 @@ class AccountingSpec(Part, frozen=True):
     accepted besides the cluster's own."""
 
     external: Annotated[bool, DEFAULTED] = False
-    """Whether slurmdbd is run by somebody else. The operator then makes nothing for it and only tells
+    """Whether slurmdbd is run elsewhere. The operator then makes nothing for it and only tells
     the Controllers where it is."""
 
     external_config: ExternalConfig | None = None

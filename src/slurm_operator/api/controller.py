@@ -154,7 +154,7 @@ class ControllerSpec(Part, frozen=True):
     Slurm keeps no history and enforces no limits."""
 
     external: Annotated[bool, DEFAULTED] = False
-    """Whether slurmctld is run by somebody else, say on a machine outside Kubernetes. The operator then
+    """Whether slurmctld is run elsewhere, say on a machine outside Kubernetes. The operator then
     only connects workers, login pods and slurmrestd to it; it makes no pod and no volume for it. These
     pods still need the keys of that cluster, in `slurmKeyRef` and `jwtKeyRef`."""
 

@@ -1,4 +1,4 @@
-"""Durations as people write them in Kubernetes manifests: `90s`, `1h30m`, `1.5h`.
+"""Durations as they are written in Kubernetes manifests: `90s`, `1h30m`, `1.5h`.
 
 The format is the one of Go's `time.ParseDuration`, because stored objects contain it: an optional sign,
 then decimal numbers with a unit, added up. A bare `0` needs no unit. The range is a signed 64-bit count of

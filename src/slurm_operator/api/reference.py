@@ -1,4 +1,4 @@
-"""Writes the API reference for people, `docs/reference/api.md`, from the same structs as the CRDs.
+"""Write the API reference for users, `docs/reference/api.md`, from the same structs as the CRDs.
 
 python -m slurm_operator.api.reference --write docs/reference/api.md
 python -m slurm_operator.api.reference --check docs/reference/api.md

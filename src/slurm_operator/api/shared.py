@@ -58,7 +58,7 @@ class ConditionStatus(StrEnum):
 
 
 class Condition(meta.Condition, frozen=True):
-    """One observation about the object, in a form that people and tools read alike."""
+    """One observation about the object, in a form for users and tools alike."""
 
     type: Annotated[
         str,
@@ -84,7 +84,7 @@ class Condition(meta.Condition, frozen=True):
     """One CamelCase word for the cause of the present status, stable enough to alert on."""
 
     message: Annotated[str, REQUIRED, max_length(32768)] = ""
-    """A sentence for people: what was found, and what to do about it where something can be done."""
+    """A sentence for users: what was found, and what to do about it where something can be done."""
 
     last_transition_time: Annotated[datetime | None, REQUIRED] = None
     """When the status last changed from one value to another."""
@@ -198,7 +198,7 @@ class ServiceSpec(Part, frozen=True):
 
 
 class ExternalConfig(Part, frozen=True):
-    """Where a daemon that somebody else runs can be reached."""
+    """Where a daemon that is run elsewhere can be reached."""
 
     host: Annotated[Address, REQUIRED] = ""
     """The DNS name or address of the daemon, as seen from the pods of this cluster."""

@@ -106,7 +106,7 @@ class Token(Kind, frozen=True):
 
     @property
     def username(self) -> str:
-        """Return the user in the token; an empty name stands for nobody, never for root."""
+        """Return the user in the token; an unset name means the user `nobody`, never root."""
         return self.spec.username or "nobody"
 
     @property

@@ -1,7 +1,7 @@
-"""Every name that other programs, images and people know this operator by.
+"""Every name of this operator that other programs, images, administrators and users depend on.
 
 A label, annotation, finalizer, port, path, user or file name that leaves this process is part of the API:
-running pods carry it, dashboards match it, images expect it. Each has its one home here, and none may
+running pods carry it, dashboards match it, images expect it. Each is defined only here, and none may
 change between versions.
 """
 
@@ -54,7 +54,7 @@ ANNOTATION_SSH_HOST_KEYS_HASH: Final = f"{PREFIX}ssh-host-keys-hash"
 ANNOTATION_NODE_CORDON_REASON: Final = f"{NODESET_PREFIX}node-cordon-reason"
 ANNOTATION_NODE_HOSTNAME_OVERRIDE: Final = f"{NODESET_PREFIX}hostname-override"
 ANNOTATION_NODE_FEATURES: Final = f"{FEATURES_PREFIX}spec"
-# Written on nodes by people or by a cloud provider's tooling; copied to each worker pod that lands there.
+# Set on nodes by administrators or by a cloud provider's tooling; copied to each worker pod scheduled there.
 ANNOTATION_TOPOLOGY: Final = f"{TOPOLOGY_PREFIX}spec"
 
 # -------------------------------------------------------------------------------- annotations on workloads

@@ -9,7 +9,8 @@ A cluster that cannot be reached is asked again after 1 s and then every 5 s, so
 after an outage, however long that lasted. A refused token is tried ever less often, down to every 5 minutes:
 it is not a matter of time. An edit of the Cluster or of its Secret has either asked at once.
 
-The token is somebody else's, and nobody renews it here. When its end is near, the message says so.
+The user provides the token, and the operator does not renew it. When it is about to expire, the condition's
+message includes that.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ class ClusterController:
         try:
             secret = await self._secret(cluster)
         except KubeError:
-            # Nobody knows what the token is now, so the connection that is there stays.
+            # The current token is unknown, so the existing connection stays.
             await self._say(cluster, unreadable("SecretUnreadable"))
             raise
         chosen = target(cluster, secret, self._override)
@@ -210,7 +211,7 @@ class ClusterController:
         return await self._secrets.get(wanted) if name else None
 
     def _edited(self, cluster: Cluster, secret: Secret | None) -> bool:
-        """Tell whether somebody touched the Cluster or its Secret since the last look."""
+        """Return whether the Cluster's spec or its Secret has changed since the last reconcile."""
         version = "" if secret is None else secret.metadata.resource_version
         now = (cluster.metadata.uid, cluster.metadata.generation, version)
         before = self._seen.get(cluster.key)

@@ -1,15 +1,15 @@
-"""Whether a Slurm cluster can be reached, as a condition that people and alerts can rely on.
+"""Whether a Slurm cluster can be reached, as a condition that users and alerts can rely on.
 
-`assess` turns the view of a connection into a `Health`. It is not nervous: a cluster that worked keeps its
-good word until it has failed for a while (`GRACE`), so a slurmrestd that is rescheduled or one reply that was
-cut off moves no condition. A restart of the operator is no news either: while a new connection makes its
-first request, what was said of the one before stays, good or bad, and a first failure that is young does not
-take back a good word.
-A cluster that answers with a list of nodes that is not believed stays ready, since it can be reached, but the
-reason changes when that lasts: nothing is done to any worker meanwhile, and people must see why. It says
-nothing that changes while nothing changes: no counts, no ages, no texts of the day.
+`assess` turns the view of a connection into a `Health`. Short failures do not change it: a cluster that was
+ready stays ready until it has failed for a while (`GRACE`), so a slurmrestd that is rescheduled or one
+truncated reply changes no condition. Nor does a restart of the operator: while a new connection makes its
+first request, the previous condition stays, ready or not, and a first failure does not change a ready
+condition until the grace period is over.
+A cluster that returns a suspicious list of nodes stays ready, since it can be reached, but the reason changes
+if that persists: no worker is changed meanwhile, and the condition must show users why. The message contains
+nothing that varies while the state is the same: no counts, no ages, no error texts.
 
-Each cause has a word of its own (`SlurmError.kind`) and a sentence that ends with what to do.
+Each cause has its own reason (`SlurmError.kind`) and a message that, where possible, ends with what to do.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DOUBT_GRACES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What a condition says: ready or not, or None when nobody knows; why, and what to do."""
+    """The content of a condition: ready or not, or None when unknown; why, and what to do."""
 
     ready: bool | None
     reason: str
@@ -147,7 +147,8 @@ def assess(seen: Observed, previous: Condition | None, now: float, *, grace: flo
         return Wait(left)
     kind = failure.kind
     if isinstance(failure, errors.CircuitOpen):
-        # Others were cut off before the first list was asked for: what they met is that nobody answered.
+        # Other requests failed before the first list was sent, and opened the circuit: slurmrestd did not
+        # answer them.
         kind = errors.RestUnreachable.kind
     return (
         mismatch(failure, seen.url)
@@ -215,7 +216,7 @@ _WARNINGS: Final = {
 
 
 def transition(old: Condition | None, new: Condition) -> EventText | None:
-    """Return what to tell people about a condition that moved, if it is worth an Event."""
+    """Return the Event for a condition that has changed, if the change is worth one."""
     if old is not None and (old.status, old.reason) == (new.status, new.reason):
         return None
     was_ready = old is not None and old.status == ConditionStatus.TRUE

@@ -1,8 +1,9 @@
 """LoginSet: login pods as a Deployment, their Service, the configuration of sshd, and its host keys.
 
-Host keys are made once, in a thread, because an RSA key takes seconds of CPU. The Secret is created and never
-applied: if one of its name exists, its keys are used, whoever made it, and if it cannot be used, a condition
-says why. So a user may bring keys, those of a machine that users know already, by making the Secret first.
+Host keys are generated once, in a thread, because an RSA key takes seconds of CPU. The Secret is created, and
+its content is never changed. If a Secret of that name exists, its keys are used, unless another object
+controls it; if it cannot be used, a condition reports the reason. So an administrator can keep the host keys
+of an existing login host, which users have already accepted, by creating the Secret first.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class LoginSetController(WorkloadController[LoginSet]):
         return made
 
     async def _keep_labels(self, live: LoginSet, secret: Secret) -> None:
-        """Give our own Secret back the labels that somebody took off; its content cannot be changed."""
+        """Restore missing labels of the Secret that the operator created; its content is immutable."""
         owner = secret.controller_owner
         if owner is None or not secret.immutable:
             return

@@ -1,10 +1,11 @@
 """From a node that changed in Slurm to the NodeSets that must look at it.
 
-A worker's Slurm node carries a comment, a small JSON that says which pod it is and which NodeSet made it; the
-Go operator writes the same one. That is the sure way back. Before the comment is written (a worker has just
-registered), and where it is of an older version that did not name the NodeSet, other marks have to do: the
-feature that each NodeSet gives to its nodes, else the prefix of the name. A wrong guess costs one look that
-finds nothing to do; a node that nobody claims is somebody else's machine and concerns no NodeSet.
+A worker's Slurm node carries a comment, a small JSON object that names the pod and the NodeSet that created
+it; Slinky slurm-operator writes the same one. That identifies the NodeSet reliably. If the comment is of an
+older version that did not name the NodeSet, the prefix of the pod's name is used. Before a comment is written
+(a worker has just registered), it is the feature that each NodeSet gives to its nodes, else the prefix of the
+node's name. A wrong guess costs one reconcile that finds nothing to do. A node that matches no NodeSet is not
+managed by this operator and triggers no reconcile.
 
 Everything here is pure; `nodeset_mapper` is for `Controller.watch_channel`.
 """

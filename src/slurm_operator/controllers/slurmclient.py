@@ -363,7 +363,7 @@ class SlurmClient:
         try:
             secret = await self._secret(controller)
         except KubeError:
-            # Nobody knows what the key is now, so the connection that is there stays.
+            # The current key is unknown, so the existing connection stays.
             await self._say(controller, unreadable("JwtSecretUnreadable"))
             raise
         chosen = target(controller, restapi, secret, self._override)

@@ -1,16 +1,18 @@
 """Token: a JSON web token in a Secret, renewed before it expires.
 
-What to do is decided in `token_plan`; this module looks, writes, and says how it went.
+What to do is decided in `token_plan`; this module reads, writes, and reports the result.
 
 Three things are watched besides the Tokens. The Secrets with the signing keys, each by its name: a rotated
-key makes new tokens at once, and a key that appears at last heals what waited for it. The Secrets made here,
-by their label, so that one which was deleted or edited is restored. And a Secret without our label that
-stands where ours should be, somebody else's or the Go operator's, by its name, as long as a Token waits for
-its end. However many Tokens there are, the Secrets they write to are one watch, and each signing key is one.
+key causes new tokens at once, and a key that was missing unblocks the Tokens that wait for it. The Secrets
+created here, by their label, so that one which was deleted or edited is restored. And a Secret without our
+label that has the name of ours, created by another client or by Slinky slurm-operator, by its name, as long
+as it blocks a Token. However many Tokens there are, the Secrets they write to are one watch, and each
+signing key is one.
 
-A Secret is made by an apply that can only create: it carries a resourceVersion that no object has. Afterwards
-each apply carries the UID of the Secret it is meant for. So an object that somebody made of the same name, in
-the moment between the look and the write, is answered with a conflict instead of being overwritten.
+A Secret is created by an apply that can only create: it carries a resourceVersion that no object has.
+Afterwards each apply carries the UID of the Secret it is meant for. So if another client creates an object of
+the same name between the read and the write, the API server returns a conflict, and the object is not
+overwritten.
 
 A token is random, so the same decision taken twice would write twice. The answer to the last write is
 therefore kept until the cache has caught up with it.
@@ -161,7 +163,7 @@ class TokenController:
         return Observation(token, key, await self._live(token), plan.older_rival(token, rivals))
 
     async def _live(self, token: Token) -> Secret | None:
-        """Return the Secret of the Token's choice, whoever owns it, in its newest known version."""
+        """Return the Secret that the Token names, regardless of its owner, in its newest known version."""
         key, store = _target(token), self._secrets.store
         cached = None if key in store.unreadable else store.get(key)
         if cached is not None:
@@ -217,7 +219,7 @@ class TokenController:
 
     async def _failed(self, token: Token, error: ApiError, action: str) -> None:
         if isinstance(error, Conflict):
-            return  # somebody was faster: the retry sees what they did
+            return  # another client was faster: the retry reads what it wrote
         note = f"Secret {token.secret_name!r} could not be written: {describe(error)}"
         self._event(token, f"{action}Failed", action, note, kind="Warning")
         with contextlib.suppress(KubeError):

@@ -1,13 +1,14 @@
 """What to do about a Token: a pure decision from the Token, its key, the Secret of its name, and the time.
 
-A Secret is written for one of three reasons. There is none. Its token is not what the Token asks for any
-more: another key signs now, the user or the lifetime changed, four fifths of its life are over, somebody
-edited it. Or the token is good and something around it is not: labels, owner, the immutable mark; then the
-same token stays. Whatever else is found is left as it is and said in the condition. A missing key, a Secret
-of somebody else, an expired token: none of these is an error that repeats for ever.
+A Secret is written for one of four reasons. It does not exist. Its token no longer matches the Token: the
+signing key, the user or the lifetime has changed, four fifths of its lifetime are over, or another client has
+edited it. The token is valid, but the labels, the owner or a missing `immutable` are wrong; then the same
+token stays. Or `refresh` was turned on: then the immutable Secret is deleted and created with a new token.
+Anything else is left as it is and reported in the condition. A missing key, a Secret that belongs to another
+owner, an expired token: none of these is an error that is retried forever.
 
-With `refresh: false` the Secret is immutable, and a token in it is never replaced. When it is of no use any
-more, the message of the condition says how to get a new one: delete the Secret.
+With `refresh: false` the Secret is immutable, and a token in it is never replaced. When the token is no
+longer usable, the condition's message explains how to get a new one: delete the Secret.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Reason(StrEnum):
 
 
 class Why(StrEnum):
-    """Why a token is issued, in the words that people read."""
+    """Why a token is issued, as the Event's message words it."""
 
     NEW = "there was none"
     DAMAGED = "what was in the Secret is no token"
@@ -79,7 +80,7 @@ class Observation:
     key: Secret | None
     """The Secret with the signing key."""
     live: Secret | None
-    """The Secret of the name that the token goes to, whoever owns it."""
+    """The Secret of the name that the token is written to, regardless of its owner."""
     rival: str = ""
     """The name of an older Token that wants the same Secret."""
 

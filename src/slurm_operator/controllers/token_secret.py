@@ -1,8 +1,9 @@
-"""The Secret of a Token: what it looks like, and whose the one is that is there.
+"""The Secret of a Token: what it looks like, and who owns the one that exists.
 
-Ours is one that the Token controls; one that carries our label and that nobody controls, because it was
-orphaned; and one that the Go operator made, which is controlled by the Secret with the JWT key. Any other is
-somebody else's, and neither its content nor its owner may be touched.
+Three kinds of Secret are ours: one that the Token controls; one that carries our label and has no controller
+owner, because it was orphaned; and one that Slinky slurm-operator created, whose controller owner is the
+Secret with the JWT key. Any other belongs to another owner, and neither its content nor its owner references
+may be changed.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ def present(token: Token, live: Secret) -> str:
 
 
 def drifted(token: Token, live: Secret) -> bool:
-    """Tell whether anything but the token itself is not as it should be.
+    """Return whether anything but the token itself differs from the desired Secret.
 
-    What is there beyond our wishes may be ours from before, or somebody else's; whose it is knows the server,
-    which an apply asks. The content of an immutable Secret cannot be applied, so there only what is missing
-    counts.
+    Extra labels, annotations and keys may be left over from an earlier apply of ours, or belong to another
+    client. Only the API server tracks field ownership, so they count as drift, and the apply removes those
+    that are ours. The content of an immutable Secret cannot be changed, so for it only missing labels and
+    annotations count.
     """
     if not is_controlled(token, live):
         return True
@@ -75,7 +77,7 @@ def is_controlled(token: Token, live: Secret) -> bool:
 
 
 def is_orphan(live: Secret) -> bool:
-    """Tell whether the Secret was made for a Token and belongs to nobody now."""
+    """Return whether the Secret was created for a Token and has no controller owner now."""
     return (
         live.controller_owner is None
         and wellknown.LABEL_TOKEN_SECRET in live.metadata.labels

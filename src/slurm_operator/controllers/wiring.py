@@ -1,8 +1,8 @@
 """What every controller is built from, made once by the process and handed to each `build(wiring)`.
 
-Everything in it is shared: one client, one recorder of Events, one watch per Secret or ConfigMap that
-somebody names, one connection per Slurm cluster. A controller takes its informers from the manager, where
-equal ones are one.
+Everything in it is shared: one client, one recorder of Events, one watch per Secret or ConfigMap that a
+custom resource references, one connection per Slurm cluster. A controller gets its informers from the
+manager, which returns the same informer for the same arguments.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Wiring:
     connections: Connections
     """The connection to each Slurm cluster: made by the SlurmClient and Cluster controllers, read by all."""
     node_events: Channel[SlurmNodeEvent]
-    """What changed in Slurm, node by node, for whoever owns the pod under a node."""
+    """Changes of Slurm nodes, one event per node, for the controller that owns the node's pod."""
     workers: Mapping[str, int]
     """How many keys each controller works on at the same time, by the name of its flag."""
     propagated_node_conditions: tuple[str, ...] = ()

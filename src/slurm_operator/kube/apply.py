@@ -16,11 +16,11 @@ and everything else is applied as ever. A crash between any two steps is harmles
 the caretaker and finishes.
 
 Some fields exclude each other (`_ALTERNATIVES`): where another program has set one of them, an apply of ours
-would leave both and is refused. Then the field is handed to the caretaker alone, whoever owned it, and the
-caretaker applies what is desired, which replaces the one by the other at once.
+would leave both and is rejected. Then the field is moved from all its owners to the caretaker, and the
+caretaker applies the desired object, which replaces one field by the other in a single request.
 
-An apply cannot insist that the object does not exist yet: it would take over one that somebody made a moment
-ago. Where that matters, `create` makes the object with a plain create, which does insist, and then turns the
+An apply cannot require that the object does not exist yet: it would take over one that another client created
+a moment ago. Where that matters, `create` uses a plain create, which does require it, and then turns the
 ownership of its fields into that of an apply. A create owns also what the server filled in; an apply right
 after it gives that back, lest the first one after a restart has something to write. A crash in between leaves
 an update under our own name, which the next first apply treats like that of a predecessor.
@@ -75,7 +75,7 @@ _ALTERNATIVES: dict[Resource, tuple[tuple[str, ...], ...]] = {
     PodDisruptionBudget.RESOURCE: (("spec", "maxUnavailable"), ("spec", "minAvailable")),
 }
 
-# At each of them, somebody has written to the object since the last one.
+# Each further attempt means that another client has written to the object since the previous one.
 _ATTEMPTS = 5
 
 # About 25 MiB when full; an evicted record costs one apply that changes nothing.
@@ -208,8 +208,8 @@ class Applier:
     async def _drop_alternatives(self, desired: Mapping[str, Any], kind: type[T]) -> bool:
         """Set our one of several fields that exclude each other; return whether another one was set.
 
-        The caretaker gets the other field, whoever owns it, and applies what is desired: so the one goes and
-        the other comes in a single request, and the object is never without either.
+        The other field is moved from all its owners to the caretaker, which then applies the desired object:
+        a single request removes one field and sets the other, so the object is never without either.
         """
         unwanted = [path for path in _ALTERNATIVES.get(kind.RESOURCE, ()) if not _has(desired, path)]
         if not unwanted:

@@ -95,7 +95,7 @@ def basic_password(username: str, password: str) -> Auth:
 
 @dataclass
 class TokenFile:
-    """A bearer token in a file that somebody else renews, such as a service account's projected token."""
+    """A bearer token in a file that another process renews, such as a service account's projected token."""
 
     path: Path
     cache_seconds: float = field(default=CACHE_SECONDS, repr=False)
@@ -141,7 +141,7 @@ class TokenFile:
 
 @dataclass
 class CertificateFiles:
-    """A client certificate in files that somebody else renews, on top of other credentials."""
+    """A client certificate in files that another process renews, on top of other credentials."""
 
     inner: Auth
     load: Callable[[], ssl.SSLContext] = field(repr=False)
@@ -201,7 +201,7 @@ class CertificateFiles:
 
 @dataclass(frozen=True)
 class Impersonate:
-    """Acts as somebody else on top of other credentials."""
+    """Impersonates another user on top of other credentials."""
 
     inner: Auth
     user: str

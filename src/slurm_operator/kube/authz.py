@@ -113,7 +113,7 @@ class Authorizer:
         if verdict is not None:
             return verdict
         async with self._slots:
-            # Whoever came with the same token and waited less has the answer by now.
+            # Another request with the same token and path may have stored the verdict while this one waited.
             verdict = self._cache.get(key, now)
             if verdict is None:
                 verdict = await self._ask(token, path)

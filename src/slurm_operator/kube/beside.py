@@ -1,8 +1,8 @@
-"""Computing beside the event loop.
+"""Run computations in threads, so that the event loop stays responsive.
 
-Threads make nothing faster, for Python has one interpreter for all of them, but the loop has its turns
-meanwhile. Not the threads that asyncio has at hand: these look up names too, which takes long while no name
-server answers, and a handful of such lookups keeps everybody else waiting.
+Threads make nothing faster, because Python has one interpreter for all of them, but the event loop gets its
+turns meanwhile. asyncio's default executor is not used: it also resolves host names, which takes long while
+no name server answers, and a handful of such lookups would delay all other work in it.
 
 Groups (namespaces) that wait for a thread take turns, so that one with many large NodeSets delays others by
 one computation.
@@ -28,6 +28,6 @@ _SLOTS: Final = Slots(_COUNT)
 
 
 async def beside(compute: Callable[[], T], group: str = "") -> T:
-    """Return what a function computes that waits for nothing; whoever gives up leaves it to its end."""
+    """Return the result of a function that never blocks; once started, it ends even if its caller is gone."""
     async with _SLOTS.taken(group):
         return await asyncio.get_running_loop().run_in_executor(_THREADS, compute)

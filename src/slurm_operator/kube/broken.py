@@ -39,7 +39,7 @@ def connection_failure(what: str, host: str, error: BaseException, *, sent: bool
 
 
 def _drop_tracebacks(error: BaseException | None) -> None:
-    """Let an error, and those that caused it, hold on to nothing; its context may be somebody else's."""
+    """Drop the tracebacks of an error and its causes, but not of its context, which other code may own."""
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__

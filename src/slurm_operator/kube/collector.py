@@ -21,8 +21,8 @@ _THRESHOLDS = (3_000, 5, 1_000)
 def relax() -> None:
     """Collect less often; to be called once, before the event loop starts.
 
-    What was imported is set aside here, while nobody waits: with all of it, `settle` would hold up the loop
-    for longer than anything else ever does.
+    Imported objects are frozen here, before the loop runs: if a later `settle` had to traverse them as well,
+    it would block the loop for longer than anything else does.
     """
     gc.set_threshold(*_THRESHOLDS)
     settle()

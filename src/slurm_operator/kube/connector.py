@@ -100,7 +100,7 @@ class Attempt:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the connection: nothing is sent, and the one used before may serve somebody else by now."""
+        """Forget the connection: nothing is sent, and the previous one may serve another request by now."""
         self.sent = False
         self._needed: float | None = None
         self._transport: asyncio.WriteTransport | None = None
@@ -189,7 +189,7 @@ class FencedRequest(ClientRequest):
     async def write_bytes(
         self, writer: AbstractStreamWriter, conn: Connection, content_length: int | None = None
     ) -> None:
-        """Write the request, or let whoever waits for the answer get the refusal instead."""
+        """Write the request, or make the caller that awaits the response get the refusal instead."""
         refusal = attempt_in_context.get().refusal()
         if refusal is None:
             await super().write_bytes(writer, conn, content_length)

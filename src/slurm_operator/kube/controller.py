@@ -55,8 +55,8 @@ _WATCHDOG_TICK = 0.5
 
 # Keys of one namespace in work at a time; most namespaces have fewer objects of a kind.
 PER_NAMESPACE: Final = 8
-# What a reconcile computes takes less; what takes longer waits for a server. With one worker, the default,
-# whoever comes next waits for as long as this.
+# The computation of a reconcile takes less; a reconcile that takes longer is waiting for a server. With one
+# worker, the default, the next key waits for up to this long.
 _RELEASE_SECONDS: Final = 0.05
 
 

@@ -1,18 +1,18 @@
 """Who may lead, decided from a Lease and a clock; no I/O.
 
 The protocol is that of client-go, so that this operator and one written in Go exclude each other. One Lease
-object names the holder. The holder renews it all the time; everybody else looks at it. A candidate trusts no
-timestamp in the Lease, since those come from other machines' clocks: it takes over only after it has seen,
-by its own clock, the same record for a whole lease duration. Every write carries the resourceVersion it is
-based on, so of two candidates who try at once one is refused.
+object names the holder. The holder renews it periodically; all other candidates read it. A candidate trusts
+no timestamp in the Lease, since those come from the clocks of other nodes: it takes over only after it has
+seen, by its own clock, the same record for a whole lease duration. Every write carries the resourceVersion it
+is based on, so if two candidates try at once, the API server rejects one of them.
 
-The holder's side of the bargain is the fence. A renewal counts from the moment *before* it was sent: nobody
-can have seen it earlier, so nobody can lead before that moment plus the lease duration. The holder starts no
+The holder in turn is bound by the fence. A renewal counts from the moment *before* it was sent: no candidate
+can have seen it earlier, so none can lead before that moment plus the lease duration. The holder starts no
 write later than the renew deadline after that moment, and lets none last into the final tenth of the lease.
 That tenth is there for clocks: as long as no two of them differ in speed by more than a tenth, no two
 processes can have a write under way at the same time. What time they show does not matter.
 
-A Lease that somebody deletes is not a free one: who has seen a holder waits out the holder's time first.
+A deleted Lease is not a free one: a candidate that has seen a holder first waits until its lease has expired.
 
 Two threads share an `Election`: one renews, the other asks before it writes. Nothing is locked, because the
 asking side reads one number once, and conceding is a latch: an answer that arrives after it opens nothing.
@@ -49,7 +49,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Record:
-    """What a Lease says; two equal records mean that nobody renewed in between."""
+    """The contents of a Lease; two equal records mean that it was not renewed in between."""
 
     holder: str
     duration: float
@@ -71,7 +71,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Acquire:
-    """Nobody leads: try to."""
+    """The Lease is free or has expired: try to acquire it."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Renew:
 
 @dataclass(frozen=True)
 class Wait:
-    """Somebody else leads, at least for these seconds unless they renew."""
+    """Another process leads, for at most these seconds unless it renews the Lease."""
 
     seconds: float
 

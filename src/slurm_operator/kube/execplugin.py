@@ -1,13 +1,13 @@
 """Credential plugins: programs that print a token or a client certificate.
 
-Cloud clusters hand out short-lived credentials through a program that the kubeconfig names. One run serves
-everybody who asks while it lasts, in whichever event loop, with its result or its failure; the result is kept
-until it expires or the server refuses it. The run has a thread of its own, so that a program that hangs takes
-no worker from name lookups and does not hold up the end of the process, and a session of its own, so that its
-helpers end with it when its time is over.
+Cloud clusters issue short-lived credentials through a program that the kubeconfig names. One run serves all
+callers that need credentials while it lasts, in any event loop, with its result or its failure; the result is
+kept until it expires or the API server rejects it. The run has a thread of its own, so that a program that
+hangs takes no worker from name lookups and does not delay the exit of the process, and a session of its own,
+so that its child processes are killed with it when it times out.
 
 What the program prints on standard output is a secret and stays here; its standard error goes to ours, as
-with kubectl, because only it can say what it lacks.
+with kubectl, because only the program can report what it lacks.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class ExecPlugin:
         return configured if own is None or configured is None else own
 
     async def refresh(self, refused: Mapping[str, str] | None = None) -> bool:
-        """Run the plugin again, unless somebody did since the refused credentials were issued."""
+        """Run the plugin again, unless another caller did since the rejected credentials were issued."""
         now = self._result
         if now is None or refused is None or refused.get("Authorization") == now.headers.get("Authorization"):
             await self._newer_than(now)
@@ -169,7 +169,7 @@ class ExecPlugin:
         try:
             return await asyncio.wrap_future(run)
         except (ConfigError, CredentialsError) as error:
-            # Everybody gets an error of their own: raising one object in several tasks mixes their traces.
+            # Each caller gets an error of its own: raising one in several tasks mixes their tracebacks.
             raise type(error)(str(error)) from None
 
     def _work(self, run: Future[_Result]) -> None:

@@ -13,8 +13,8 @@ from slurm_operator.kube.errors import ApiError, FencedError, KubeError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What a program raises when it is wrong, not when the world is: nobody has caught it and said what it means.
-# OSError, and TimeoutError with it, is the world.
+# Exceptions that mean a bug in this program, not a failure of its environment: no code has caught them and
+# translated them into an error of its own. OSError, including TimeoutError, is a failure of the environment.
 _DEFECTS = (
     ArithmeticError,
     AssertionError,
@@ -74,8 +74,8 @@ def _with_causes(error: BaseException) -> str:
         message = " ".join(" ".join(part.split()) for part in parts if part)
         name = type(cause).__name__
         said.append(f"{name}: {message}" if message else name)
-        # A KubeError has told the whole story in its own sentence; and that a timeout was carried out by
-        # a cancellation tells nobody anything.
+        # The message of a KubeError is complete without its cause, and it does not help the reader that a
+        # timeout is implemented by a cancellation.
         following = None if isinstance(cause, KubeError) else cause.__cause__
         cause = None if isinstance(following, CancelledError) else following
     return ", caused by ".join(said)

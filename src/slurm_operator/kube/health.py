@@ -1,12 +1,12 @@
-"""What the kubelet and Prometheus ask: alive, ready, and how it goes.
+"""The endpoints for the kubelet and Prometheus: liveness, readiness and metrics.
 
-`/healthz` is answered by the event loop that does all the work, so an answer is the proof that it turns; the
-liveness checks add what a turning loop can still get wrong. `/readyz` runs every readiness check and says,
-with 503, which of them fail and why: a person who reads the probe's message learns what to do. `?verbose`
-lists all checks, failing or not. Reasons are sentences for people; they carry no secrets.
+`/healthz` is served by the event loop that does all the work, so a response proves that the loop is running;
+the liveness checks add what can still be wrong with a running loop. `/readyz` runs every readiness check and
+reports, with 503, which of them fail and why: the probe's message shows the administrator what to do.
+`?verbose` lists all checks, failing or not. Reasons are written for administrators and contain no secrets.
 
-`/metrics` is served on an address of its own, in the clear or over TLS for those whom the API server allows.
-A thousand series take longer than a turn of the event loop should, so they are written in several.
+`/metrics` is served on an address of its own, in the clear or over TLS to users whom the API server allows.
+A thousand series take longer than a turn of the event loop should, so they are written in several turns.
 """
 
 from __future__ import annotations

@@ -167,8 +167,8 @@ def plan_history(
 
     `trusted` is the hash in the owner's status (`status.nodeSetHash` of a NodeSet) while its
     `observedGeneration` is the `metadata.generation` of the same reading, else empty. It may be passed
-    whoever wrote the status, as long as `data` follow from the spec alone: what else goes into them can
-    change without a new generation, and the status would hide that.
+    regardless of which operator wrote the status, as long as `data` is derived from the spec alone: any other
+    input can change without a new generation, and the status would hide that change.
     """
     digest = data_digest(data, zero_fields=zero_fields)
     ours: list[ControllerRevision] = []
@@ -222,7 +222,7 @@ def plan_history(
 
 
 def _is_candidate(revision: ControllerRevision, owner: HistoryOwner) -> bool:
-    """Tell whether a revision stays, and is controlled by the owner or by nobody."""
+    """Return whether a revision is not being deleted and is controlled by the owner or has no controller."""
     controller = revision.controller_owner
     return not revision.deleting and (controller is None or controller.uid == owner.uid)
 
@@ -273,7 +273,7 @@ async def sync_history(client: Client, plan: HistoryPlan) -> History:
         try:
             patched = await _send(client, plan.owner, patch)
         except NotFound:
-            # Somebody deleted an old revision; only the one in use matters, and without it the plan is void.
+            # Another client deleted the revision. Only the one in use matters: without it the plan is void.
             if current is not None and patch.name == current.metadata.name:
                 raise
             continue

@@ -58,8 +58,8 @@ class Informer(Generic[T]):
         self._doubts: asyncio.Queue[Doubt] = asyncio.Queue()
         self._intake = Intake(kind, self._doubts.put_nowait, transform)
         self._synced = asyncio.Event()
-        # Whoever applies something that takes several turns of the loop holds this, so that changes of a
-        # key reach the handlers in the order in which they reached the store.
+        # Held while a list or a reread object is applied: delivering a list takes several turns of the loop,
+        # and changes of a key must reach the handlers in the order in which they reached the store.
         self._turn = asyncio.Lock()
         # A kind without namespaces has one list, however the process is confined.
         spaces = dict.fromkeys(namespaces) if kind.RESOURCE.namespaced else {}

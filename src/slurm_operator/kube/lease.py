@@ -1,17 +1,17 @@
 """Leader election on a Lease, in a thread of its own.
 
 The main event loop may be busy for seconds with five thousand pods; renewing must not wait for it. So the
-elector has a thread, an event loop and a client for itself. The thread asks the pure `Election` what to do,
-does it, and tells the main loop the two things it must know: that we lead, and that we no longer do. A thread
-that hangs tells nothing: each of its turns leaves a time stamp, and `stale` is a liveness check on that.
+elector has a thread, an event loop and a client of its own. The thread executes the decisions of the pure
+`Election` and notifies the main loop of two events: this process leads, and it no longer does. A thread that
+hangs notifies of nothing: each of its turns records the time, and `stale` is a liveness check on that.
 
-Between the two stands the fence. The client calls it before it sends a write; it compares one number with the
-clock, so it needs no news from the thread: a process that was stopped for a minute and wakes up is fenced
-before the thread has run a single line. The clock is the one that also counts while the machine is suspended.
-A write that has left cannot be called back, so the fence also says how long it may take, and the client asks
-the server to end it by then: not even a write that hangs in an admission webhook lands after the lease.
+Between the two is the fence. The client calls it before it sends a write; it compares one number with the
+clock, so it needs no message from the thread: a process that was stopped for a minute and resumes is fenced
+before the thread has run a single line. The clock is the one that also counts while the node is suspended.
+A write that was sent cannot be recalled, so the fence also returns how long it may take, and the client sends
+that limit to the API server: not even a write that hangs in an admission webhook lands after the lease.
 
-A lost Lease is final. The process must exit, because what it has in memory was decided by somebody who led.
+A lost Lease is final. The process must exit, because the state in its memory was computed while it led.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Fence:
         self._unanswered_until = -math.inf
 
     def __call__(self) -> float:
-        """Return how long a write that begins now may take; raise FencedError unless nobody else can lead."""
+        """Return how long a write that begins now may take; raise FencedError if the Lease permits none."""
         return self._elector.write_seconds()
 
     def unanswered(self, seconds: float, /) -> None:
@@ -117,7 +117,7 @@ class LeaderElector:
         return self._election.may_start_write(monotonic())
 
     def write_seconds(self) -> float:
-        """Return how long a write that begins now may take; raise FencedError unless nobody else can lead."""
+        """Return how long a write that begins now may take; raise FencedError if the Lease permits none."""
         seconds = self._election.write_seconds(monotonic())
         if seconds <= 0:
             raise FencedError(
@@ -126,7 +126,7 @@ class LeaderElector:
         return seconds
 
     def stale(self) -> str | None:
-        """Return why the election no longer works although nobody stopped it, or None when it does."""
+        """Return why the election is stuck, or None if it works, has not begun or was stopped."""
         if self._thread is None or self._stopping.is_set():
             return None
         silent = monotonic() - self._turned_at
@@ -149,9 +149,9 @@ class LeaderElector:
     async def release(self, *, free: bool = True) -> None:
         """Stop leading and free the Lease, so that the next leader need not wait; give up after seconds.
 
-        With `free=False` the Lease is not renewed and not freed: nobody leads before it has expired. The same
-        is done when a write was given up a moment ago: the server may be executing it, and no later request
-        waits for that.
+        With `free=False` the Lease is neither renewed nor freed: no process leads before it has expired. The
+        same is done when a write was given up a moment ago: the API server may be executing it, and no later
+        request waits for that.
         """
         self._election.concede()
         if free and self.fence.may_still_land():
@@ -332,6 +332,6 @@ def record_of(lease: Lease) -> Record:
 
 
 def _call(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    # The other loop may be gone already; then nobody is left who would want to know.
+    # The other loop may be closed already; then there is nothing left to notify.
     with suppress(RuntimeError):
         loop.call_soon_threadsafe(call)

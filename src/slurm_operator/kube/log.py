@@ -162,7 +162,7 @@ class Sink:
             while data:
                 data = data[os.write(self.fd, data) :]
         except OSError:
-            # Nobody reads, or the pipe is full and must not block: the operator matters more than its diary.
+            # The pipe has no reader, or is full and non-blocking: drop the line, as logging must not stop us.
             return
 
     debug = info = warning = warn = error = exception = critical = fatal = log = msg

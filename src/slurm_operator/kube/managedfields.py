@@ -1,16 +1,17 @@
 """Who owns which field of an object, as `metadata.managedFields` records it.
 
 An entry is a field manager, the way it wrote (`Apply` or `Update`), the subresource, and a set of fields as
-a tree of maps: `{"f:spec": {"f:replicas": {}}}`. An apply removes a field when the applier owned it and
-nobody else does, so what another program wrote with updates would stay for ever. To clean up after such a
-predecessor its entries are renamed: they become the `Apply` entry of a caretaker, a second name of this
-operator. When the caretaker then applies nothing, all that it alone owned goes.
+a tree of maps: `{"f:spec": {"f:replicas": {}}}`. An apply removes a field only if the applier owned it and no
+other manager does, so fields that another program wrote with updates would stay forever. To clean up after
+such a predecessor its entries are renamed: they become the `Apply` entry of a caretaker, a second name of
+this operator. When the caretaker then applies nothing, all fields that it alone owned are removed.
 
 The caretaker is not the operator's own name, because the cleaning may be impossible (the predecessor set a
 field that is immutable). Then the caretaker keeps its fields, and the operator's own applies work as before.
 
 Many programs are called `manager`. An entry is taken only from the one that set the reference to an owner,
-for that one made the object. Entries of subresources stay: status belongs to whoever writes it.
+because that one created the object. Entries of subresources stay: the status belongs to the manager that
+writes it.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def hand_over(
 def claim(
     entries: Sequence[FieldsEntry], paths: Collection[Sequence[str]], caretaker: str
 ) -> list[FieldsEntry] | None:
-    """Give some fields to the caretaker alone, whoever owns them; return None if none is owned by anyone."""
+    """Move fields from all entries but those of subresources to the caretaker; None if there are none."""
     claimed: dict[str, Any] = {}
     rest: list[FieldsEntry] = []
     for entry in entries:

@@ -195,8 +195,8 @@ def observe_request(info: RequestInfo) -> None:
 def families() -> Iterator[bytes]:
     """Yield every series in the Prometheus text format, one family at a time.
 
-    A family is collected as it is asked for, in one go, so that a histogram agrees with itself. All of them
-    take longer than an event loop should be kept: whoever has one gives it a turn in between.
+    A family is collected when it is requested, in one go, so that a histogram is consistent. All of them take
+    longer than an event loop should be blocked: a caller on a loop yields to it between two families.
     """
     for family in REGISTRY.collect():
         yield generate_latest(_Single(family))

@@ -4,8 +4,8 @@ Every field has a default: an absent field is normal, an unknown one is skipped,
 error. Enumerations that the server owns stay plain strings, so that a new Kubernetes value is a value and not
 a failure.
 
-A cache of ten thousand Pods holds the same few hundred strings ten thousand times unless somebody sees to it.
-The structs that are cached in numbers therefore share what repeats as they are decoded (`sharing`): label
+A cache of ten thousand Pods holds the same few hundred strings ten thousand times unless they are shared.
+The structs that are cached in large numbers therefore share repeated values when decoded (`sharing`): label
 values, node names, images, reasons, and whole immutable parts such as container lists that every Pod of a set
 has in common.
 """

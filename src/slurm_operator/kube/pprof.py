@@ -1,14 +1,14 @@
 """Looks into the running process: where it spends its time, what its tasks wait for, what fills its memory.
 
-The paths are those of Go's pprof, so that the habits of people who operate Go programs still work; the
-answers are text. Nothing here stops or instruments the program. The profile is a sample: a thread of its own
-looks at the stacks of all threads a hundred times a second and counts them, in the collapsed form that flame
-graph tools read. It ends with its request, so that a long profile does not hold up the end of the process.
-The trace looks at the asyncio tasks ten times a second, from within the loop (nowhere else do they stand
-still), and tells when each came, where it waited then, and when it went. Memory is told by the garbage
-collector's own records, and line by line only once `tracemalloc` has been switched on by a request, since
-that slows the process down until it is switched off. Profiles name functions, not addresses: there are no
-symbols to look up, and that is what `symbol` answers.
+The paths are those of Go's pprof, where administrators of Go programs expect them; the responses are text.
+Nothing here stops the program, and only `tracemalloc` instruments it. The profile is a sample: a thread of
+its own reads the stacks of all threads a hundred times a second and counts them, in the collapsed form that
+flame graph tools read. It ends with its request, so that a long profile does not delay the exit of the
+process. The trace reads the asyncio tasks ten times a second, from within the loop (only there do they not
+change meanwhile), and reports when each appeared, where it waited then, and when it ended. Memory is reported
+from the garbage collector's own records, and line by line only once `tracemalloc` has been switched on by a
+request, since that slows the process down until it is switched off. Profiles name functions, not addresses:
+there are no symbols to look up, so `symbol` reports none.
 
 Stacks show no values, only files, lines and function names.
 """

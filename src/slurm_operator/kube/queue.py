@@ -252,7 +252,7 @@ class WorkQueue(Generic[K]):
         self._timer: asyncio.TimerHandle | None = None
         self._adds_counted = 0
         labels = {"name": name, "controller": name}
-        # Adding a key is the hot end of every watch event; the depth is read off when somebody asks for it.
+        # Adding a key is the hot path of every watch event, so the depth is read when metrics are scraped.
         metrics.WORKQUEUE_DEPTH.labels(**labels).set_function(lambda: len(self.core))
         self._adds = metrics.WORKQUEUE_ADDS.labels(**labels)
         self._queue_duration = metrics.WORKQUEUE_QUEUE_DURATION.labels(**labels)

@@ -1,25 +1,26 @@
-"""Watch the objects that others name, and only those.
+"""Watch the objects that other objects refer to, and only those.
 
-A controller must hear of a Secret that one of its objects names: when it changes, when it goes, and when it
-appears at last. To watch every Secret of the cluster for that would put all of them into this process's
-memory, and would need the right to read them. So each named object has an informer of its own here, narrowed
-to its name, which RBAC can grant by name as well. It is shared by everybody who names that object, started
-for the first of them and stopped after the last: a hundred owners of one Secret are one watch.
+A controller must be notified when a Secret that one of its objects refers to is changed, deleted or created.
+Watching every Secret of the cluster for that would keep all of them in this process's memory, and would need
+the permission to read them. So each referenced object has an informer of its own here, restricted to its
+name, which RBAC can grant by name as well. The informer is shared by all owners that refer to the object,
+started for the first of them and stopped after the last: a hundred owners of one Secret need one watch.
 
-Each watch is a connection to the API server, so there is a bound: `PER_NAMESPACE` of one kind, and `WATCHES`
-in all. What is wanted beyond it is read every `POLL_SECONDS` instead (`polling`), the namespaces in turn,
-until a watch is free. Who names very many objects hears of their changes later.
+Each watch is a connection to the API server, so their number is limited, for each `References`:
+`PER_NAMESPACE` in one namespace, and `WATCHES` in all. Objects beyond the limit are read every `POLL_SECONDS`
+instead, or less often if there are very many (`polling`), the namespaces in turn, until a watch is free. An
+owner that refers to very many objects is notified of their changes later.
 
-Who wants what is pure bookkeeping (`Wants`). An owner says all it wants in one call, `want`, as often as it
-likes; what it no longer names is released by that. Then it reads with `get`, which knows three answers, as
-everywhere in this runtime: the object, None because the API server says that there is none, or an error
-because it cannot be known.
+Which owner refers to which objects is pure bookkeeping (`Wants`). An owner passes all its references in one
+call, `want`, as often as necessary; objects that it no longer refers to are released by that. Then it reads
+with `get`, which has three outcomes, as everywhere in this runtime: the object, None because the API server
+reports that it does not exist, or an error because that is unknown.
 
 Every later change goes out on `changes`, with the owners it concerns; `enqueue_owners` maps it to keys. The
-first list does not: whoever asked is waiting for it in `get`. Only if somebody went away without an answer,
-the owners hear when there is one.
+first list does not: callers wait for it in `get`. Only if a `get` has failed before the first list succeeded,
+the owners are notified once it does.
 
-`run` is meant for the leader: a standby replica reconciles nothing, so it wants nothing and watches nothing.
+`run` is meant for the leader: a standby replica reconciles nothing, so it has no references and no watches.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ PER_NAMESPACE: Final = 32
 WATCHES: Final = 256
 
 _RESTART_SECONDS = 1.0
-# How often somebody who waits for a first answer looks whether it is a refusal.
+# How often a caller that waits for the first list checks whether the API server has rejected it.
 _LOOK_SECONDS = 0.05
 
 
@@ -63,7 +64,7 @@ class Owner(NamedTuple):
 
 
 class Referenced(NamedTuple):
-    """News of an object that somebody wants."""
+    """A change of a referenced object, and the owners that it concerns."""
 
     key: Key
     owners: frozenset[Owner]
@@ -77,7 +78,7 @@ class Wants:
         self._owners: dict[Key, set[Owner]] = {}
 
     def replace(self, owner: Owner, wanted: Collection[Key]) -> tuple[frozenset[Key], frozenset[Key]]:
-        """Note all that an owner wants; return what nobody wanted before, and what nobody wants any more."""
+        """Record an owner's references; return the objects that got a first owner and those that lost all."""
         new = frozenset(wanted)
         old = self._wanted.pop(owner, frozenset())
         if new:
@@ -105,7 +106,7 @@ class Wants:
         return self._wanted.get(owner, frozenset())
 
     def keys(self) -> frozenset[Key]:
-        """Return every object that somebody wants."""
+        """Return every object that has an owner."""
         return frozenset(self._owners)
 
 
@@ -129,7 +130,7 @@ class Budget:
         return False
 
     def give_up(self, key: Key) -> Key | None:
-        """Note that nobody wants an object any more; return one that waited and has a watch now."""
+        """Note that an object has no owner any more; return one that waited for a watch and has one now."""
         namespace = key.namespace
         waiting = self._without.get(namespace, {})
         if key in waiting:
@@ -169,7 +170,7 @@ class _Watched(Generic[T]):
 
 
 class References(Generic[T]):
-    """The objects of one kind that somebody wants, each watched by its name.
+    """The referenced objects of one kind, each watched by its name, or polled if there are too many.
 
     `namespaces` are those this process is confined to (none: the whole cluster).
     """
@@ -220,10 +221,10 @@ class References(Generic[T]):
         return self._wants.wanted(owner)
 
     async def get(self, key: Key, timeout: float = 10.0) -> T | None:  # noqa: ASYNC109 - counted from the start of the watch
-        """Return an object that somebody wants, or None if there is none; raise KubeError if unknown.
+        """Return a referenced object, or None if it does not exist; raise KubeError if that is unknown.
 
-        Only a watch in its first `timeout` seconds is waited for. One that has been refused, or silent, for
-        longer than that fails at once, and its owners hear when it works.
+        Only a watch in its first `timeout` seconds is waited for. One that has been silent for longer than
+        that, or has been rejected, fails at once, and its owners are notified when it works.
         """
         if not self._within(key):
             raise KubeError(

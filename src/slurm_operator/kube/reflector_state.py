@@ -14,7 +14,7 @@ leads to a new list:
 - 504 with the cause `ResourceVersionTooLarge`: the same, from a server or proxy that says so;
 - a stream that does not decode: to resume would meet the same bytes again, a list goes around them;
 - several 5xx answers in a row, in case the server fails on just this version;
-- an error nobody foresaw, since then nothing is known about the step that raised it.
+- an unexpected error (not a `KubeError`), since the outcome of the step that raised it is unknown.
 
 Resource versions are opaque here: they are kept, sent back, and never compared.
 
@@ -73,7 +73,7 @@ class Timing:
     denied: Ramp = field(default=Ramp(2.0, 60.0))
     """After answers that only a person changes: forbidden, bad selector."""
     missing: Ramp = field(default=Ramp(1.0, 10.0))
-    """While the kind is not served: often its CRD is being installed right now, and somebody waits."""
+    """While the kind is not served: often a user is installing its CRD right now and waits for the result."""
     idle: float = 100.0
     """A watch without a single line for this long is given up; bookmarks come about every 60 s."""
     watch: float = 300.0
@@ -155,10 +155,11 @@ class ReflectorState:
         return self._delay(error)
 
     def is_routine(self, error: Exception, *, watching: bool) -> bool:
-        """Tell whether the error just taken is everyday life: a working watch cut, an aged version.
+        """Return whether the error just recorded is routine: a working watch was cut, or a version expired.
 
-        A list that fails never is: the client has tried it for a while already. The first 429 to a watch is:
-        the server says it for a moment to whoever watches a kind that was just installed.
+        A failed list is routine only on a first 410: on other errors the client has already retried it, where
+        that can help. The first 429 to a watch is routine: for a moment, the API server returns it to watches
+        of a kind whose CRD was just installed.
         """
         if isinstance(error, Gone):
             return self._gones <= 1
@@ -202,7 +203,7 @@ class ReflectorState:
         self._failures += 1
         delay = self._draw(self._ramp(error))
         retry_after = error.retry_after if isinstance(error, ApiError) else None
-        # Whoever announces a maintenance of a day may still be back in a minute.
+        # A server whose Retry-After is a day may still be back in a minute, so the wait is capped.
         return delay if retry_after is None else max(delay, min(retry_after, self._timing.denied.cap))
 
     def _ramp(self, error: Exception) -> Ramp:

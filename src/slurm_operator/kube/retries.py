@@ -30,7 +30,7 @@ def retry_delay(
     if not again:
         return None
     backoff: float = min(_FIRST_BACKOFF * 2 ** min(tries - 1, 10), _LONGEST_BACKOFF) * (0.5 + jitter / 2)
-    # Everybody was told the same number of seconds; the backoff spreads them out.
+    # Every client gets the same Retry-After; the random backoff spreads their retries out.
     return backoff + (failure.retry_after or 0.0 if isinstance(failure, ApiError) else 0.0)
 
 

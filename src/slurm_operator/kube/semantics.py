@@ -31,7 +31,7 @@ _ALWAYS_WRITTEN: Final[dict[str, Any]] = {
     "status": {},
 }
 
-# Maps whose keys are chosen by people; all of them are dropped by Go when empty.
+# Maps with free-form keys instead of field names; Go omits all of them when empty.
 _QUANTITY_MAPS = frozenset({"allocatedResources", "capacity", "limits", "overhead", "requests"})
 _STRING_MAPS = frozenset(
     {

@@ -36,8 +36,8 @@ class Source(Protocol[T]):
 class Channel(Generic[E]):
     """Hand events that no API server sends to every controller that watches the channel.
 
-    An event reaches the queues before `send` returns. A channel keeps nothing: an event that nobody watches
-    is gone, so controllers are wired to their channels before the sender starts.
+    An event reaches the queues before `send` returns. A channel stores nothing: an event that is sent before
+    a controller subscribes is lost to it, so controllers are wired to channels before the sender starts.
     """
 
     def __init__(self) -> None:

@@ -1,22 +1,22 @@
-"""What an informer knows: the objects of one kind, by name and by index, without any I/O.
+"""The cache of an informer: the objects of one kind, by name and by index, without any I/O.
 
-Every mutation returns the `Change`s it made, in order, so that whoever rebuilds a view from the changes
-alone ends with exactly the contents of the store (the property tests hold it to that). A changed UID is
+Every mutation returns the `Change`s it made, in order, so that a view that is rebuilt from the changes
+alone ends with exactly the contents of the store (the property tests verify that). A changed UID is
 another object under an old name, hence two changes: one that deletes, one that adds. An object that comes
 again with the resourceVersion already stored is no change at all.
 
 A question about a key has three answers here, as it has for Slurm nodes. *Known*: `get` returns the
 object. *Absent*: `get` returns None and the key is not in `unreadable`. *Unknown*: the key is in
 `unreadable`, because the current version of the object did not decode, or a transform or an index function
-failed on it. Whatever was readable before stays in the store then: the object does exist, and to drop it
-would tell every reader the opposite, who would create it a second time or take its work for finished. It
-is not current either, which is what the mark says; a decision that must not rest on an old version asks
-`unreadable` first. The handlers hear of the mark, and of its end, as an update from the object to itself:
-after the update that ended it, if one did, so that no predicate takes the end for an update of no interest.
+failed on it. Whatever was readable before stays in the store then: the object does exist, and if it were
+dropped, readers would create it a second time or treat its work as finished. It is not current either, which
+is what the mark means; a decision that must not be based on an old version checks `unreadable` first. The
+handlers get the mark, and its end, as an update from the object to itself: after the update that ended it, if
+one did, so that no predicate filters out the end as an irrelevant update.
 
-An object that never was readable has no place in the store. Whoever waits for its fate hears of it all the
-same: it comes as an addition once it is readable, and if it is deleted before that, a stand-in with as much
-of its metadata as is known is added and deleted at once.
+An object that never was readable is not in the store. Handlers are notified of it all the same: it comes as
+an addition once it is readable, and if it is deleted before that, a stand-in with as much of its metadata as
+is known is added and deleted at once.
 
 Objects are shared, never copied: they are frozen structs, and a reader must leave their dicts alone.
 """

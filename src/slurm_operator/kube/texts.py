@@ -1,8 +1,8 @@
 """How long a text may be that this process writes into a cluster.
 
-Conditions and Events quote what users and servers say, so whoever can make either say a lot could make an
-object too large to be stored, and then nothing of its status would be written any more. Everything that is
-derived from such input is cut here, marked by an ellipsis.
+Conditions and Events quote input of users and responses of servers. A very long text from either could make
+an object too large to be stored, and then its status could not be written at all. Everything that is derived
+from such input is cut here, marked by an ellipsis.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def tls_context(
     except OSError as error:
         raise ConfigError(f"{where}: {error.strerror}; give the CA certificate of the API server") from None
     if ca_data is not None and not ca_data.strip():
-        # To Python no certificates mean the system's authorities: whoever has a public certificate would do.
+        # Given no certificates, Python trusts the system's CAs: any public certificate would be accepted.
         raise ConfigError(f"{where}: empty; give the CA certificate of the API server")
     try:
         context = ssl.create_default_context(cadata=ca_data.decode("ascii") if ca_data is not None else None)

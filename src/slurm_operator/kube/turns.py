@@ -78,7 +78,7 @@ class TimedSelector(selectors.DefaultSelector):
 
 
 class QueueTime:
-    """For how many seconds this thread has been ready to run and got no processor; 0 if nobody tells."""
+    """The seconds for which this thread was runnable but had no CPU; 0 if the kernel does not report them."""
 
     def __init__(self, path: str = "/proc/thread-self/schedstat") -> None:
         self._file: int | None = None
@@ -124,9 +124,9 @@ class Breather:
 def timed_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop whose long turns show in the metrics, and that no thread keeps waiting for long.
 
-    What takes long is decided and decoded in threads. Python has one interpreter for all of them, and whoever
-    gave it up for as little as a system call gets it back after this time: by default after 5 ms, which a
-    turn with a dozen requests to send would wait a dozen times.
+    Long computations and decoding run in threads. Python has one interpreter for all of them, and while one
+    computes, a thread that released the interpreter, even for a single system call, gets it back only after
+    the switch interval: by default 5 ms, which a turn with a dozen requests to send would wait a dozen times.
     """
     sys.setswitchinterval(_HAND_OVER)
     return asyncio.SelectorEventLoop(TimedSelector())

@@ -50,7 +50,7 @@ def relabel(labelled: Mapping[str, bool], active: str | None, ready: Collection[
 
 
 def _likely(labelled: Mapping[str, bool], ready: Collection[str]) -> str | None:
-    """Return the pod that should serve when nobody says who is active; None if all should stay as it is."""
+    """Return the pod to label when the active slurmctld is unknown or has no pod; None to change nothing."""
     usable = [name for name in labelled if name in ready]
     serving = [name for name in labelled if labelled[name]]
     for candidates in ([name for name in usable if labelled[name]], usable):

@@ -81,7 +81,7 @@ def conf_server(controller: Controller) -> str:
 
 
 def accounting_address(accounting: Accounting) -> conf.Address:
-    """Return where slurmctld finds slurmdbd, be it ours or somebody else's."""
+    """Return the address at which slurmctld reaches slurmdbd, run by the operator or external."""
     if accounting.spec.external and accounting.spec.external_config is not None:
         return conf.Address(accounting.spec.external_config.host, accounting.spec.external_config.port)
     return conf.Address(accounting.service_name, accounting.spec.service.port or wellknown.PORT_SLURMDBD)
@@ -139,7 +139,7 @@ def controller_files(cluster: Cluster, found: Found) -> dict[str, str]:
         where.startswith("spec.configFileRefs") and wellknown.FILE_CGROUP_CONF in files
         for where, files in contents.items()
     )
-    # Whoever brings a cgroup.conf says in there, and in extraConf, what is limited and how.
+    # A user who provides a cgroup.conf configures the limits there and in extraConf.
     constrain = constrains_memory(controller) and not own_cgroup
     with _fields(_CONTROLLER_FIELDS):
         text = conf.slurm_conf(
@@ -249,11 +249,11 @@ def state_directory(controller: Controller) -> str:
 
 
 def max_nodes(controller: Controller, node_sets: Sequence[NodeSet], room: int = 0) -> int:
-    """Return for how many nodes slurmctld must have room: the power of two above what is declared.
+    """Return the MaxNodeCount of slurm.conf: the power of two above the number of declared nodes.
 
-    It is at least `room`, and never more than Slurm can have: somebody who scales a NodeSet to a million by
-    mistake must not end the whole cluster. A user's own setting stands further down in the file and wins;
-    ours then stays what it always was.
+    It is at least 1024 and at least `room`, and never more than Slurm supports: a user who scales a NodeSet
+    to a million by mistake must not take down the whole cluster. A MaxNodeCount in `extraConf` comes later in
+    the file and takes precedence; ours is then always 1024.
     """
     if "maxnodecount" in settings(controller.spec.extra_conf):
         return _MIN_MAX_NODES
@@ -274,7 +274,7 @@ def slurmdbd_conf(accounting: Accounting, found: Found) -> str:
     storage = accounting.spec.storage_config
     where = _ACCOUNTING_FIELDS["StoragePass"]
     try:
-        # Tools and editors end a file with a line break that nobody means as part of the password.
+        # Tools and editors end a file with a line break that is not part of the password.
         password = found.secret_key(storage.password_key_ref, where).decode().rstrip("\r\n")
     except UnicodeDecodeError:
         raise invalid(where, "the password is not UTF-8 text, which is all that slurmdbd reads") from None

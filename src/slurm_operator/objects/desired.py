@@ -25,7 +25,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that keeps objects from being built; the message is a sentence for people."""
+    """Something that keeps objects from being built; the message is shown to users."""
 
     reason: Reason
     field: str

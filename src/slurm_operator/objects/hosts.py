@@ -1,22 +1,23 @@
-"""By which addresses slurmctlds that stand by for each other are found.
+"""The addresses in slurm.conf of several slurmctlds in high availability.
 
 slurm.conf has a line for each of them, `SlurmctldHost=name(address)`, and every command, slurmrestd and the
-standbys themselves look up all of these addresses, whichever they use. The name of a pod, which the headless
-Service gives it, is one only while the pod has an address: of one that fits on no node it does not resolve,
-and Slurm tries ten times, a second apart, before it goes on. That makes every command slow, slurmrestd too
-slow for this operator, and the standby late with everything it does.
+standbys themselves resolve all of these addresses, whichever they use. The DNS name that the headless Service
+gives a pod resolves only while the pod has an address. For a pod that cannot be scheduled it does not, and
+Slurm tries ten times, a second apart, before it goes on. That makes every command slow, slurmrestd too slow
+for this operator, and the standby late with everything it does.
 
-So each slurmctld has a Service of its own, whose address stays. While there is no pod behind it, a connection
-is refused at once. With one slurmctld there is nobody else to be found, and nothing of this.
+So each slurmctld has a Service of its own, whose address is stable. While there is no pod behind it, a
+connection is refused at once. With a single slurmctld none of this is needed.
 
-The order matters twice. A slurm.conf must not name a Service that is not there, or is somebody else's: a
-standby that cannot reach the first slurmctld would try to take over from it. So the configuration waits until
-all Services are there. And a Service that is not needed any longer stays until the pods that knew it are
-replaced.
+The order matters twice. A slurm.conf must not name a Service that does not exist, or that belongs to another
+owner: a standby that cannot reach the first slurmctld would try to take over from it. So the configuration
+waits until all Services exist. And a Service that is no longer needed stays until the pods whose slurm.conf
+names it are replaced.
 
-A cluster of the Go operator, or of an older version of this one, has the names of pods in its slurm.conf. It
-works, so it is not worth a restart: they stay as long as slurmctld would be restarted for nothing else. That
-is known from the StatefulSet; while it is being replaced, and its pods run on, from the slurm.conf they have.
+A cluster of Slinky slurm-operator, or of an older version of this one, has the names of pods in its
+slurm.conf. It works, so it is not worth a restart: they stay until slurmctld has to be restarted for another
+reason. Whether it has to is determined from the StatefulSet or, while that is being replaced and its pods
+keep running, from the slurm.conf they have.
 """
 
 from __future__ import annotations

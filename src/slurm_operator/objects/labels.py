@@ -2,7 +2,7 @@
 
 Later sources win: the custom resource's own labels and annotations, then what its spec adds for this object,
 then the operator's labels, which selectors depend on. `kubectl.kubernetes.io/last-applied-configuration` is
-never inherited: on a child it would claim that somebody applied a Controller under the child's name.
+never inherited: on a child it would mean that a user applied a Controller under the child's name.
 
 Children also say that they are of this operator (`recommended`), where the user has set nothing else. That is
 a label of objects and of new workers only. Pod templates stay without it: a label more restarts daemons.

@@ -45,10 +45,10 @@ def references(loginset: LoginSet, controller: Controller | None) -> References:
 
 
 def needs_host_keys(loginset: LoginSet, found: Found) -> bool:
-    """Tell whether host keys are still to be made; never when a Secret for them exists, whatever is in it.
+    """Return whether host keys are still to be generated; never when a Secret for them exists.
 
-    The cache may not know yet of a Secret that was just made. So create it, and when somebody was faster,
-    take the keys that are there: the hash of other keys would replace every pod for nothing.
+    The cache may not hold a Secret yet that was just created. So the caller must create the Secret and, if it
+    already exists, use its keys: the hash of other keys would replace every pod without need.
     """
     return loginset.ssh_host_keys_name not in found.secrets
 
@@ -140,8 +140,8 @@ def service(loginset: LoginSet) -> Manifest:
 def spell_out_strategy(wish: dict[str, Any] | None) -> dict[str, Any]:
     """Return all of an update strategy, also what Kubernetes would fill in.
 
-    What Kubernetes fills in is nobody's, so no later apply can take it away again; and `Recreate` is refused
-    while the numbers of a rolling update are still there.
+    Defaults set by the API server have no field manager, so no later apply can remove them; and the API
+    server rejects `Recreate` while `rollingUpdate` is still set.
     """
     strategy = wish or {}
     if strategy.get("type", _ROLLING) != _ROLLING:

@@ -1,14 +1,14 @@
-"""For how many nodes a running slurmctld keeps room.
+"""The MaxNodeCount that a running slurmctld keeps.
 
 MaxNodeCount grows at once, since nodes beyond it cannot register. It never shrinks by itself: a slurmctld
-that starts with less room than it has records of nodes drops those beyond it, and the jobs that run on them.
-What the NodeSets declare says nothing of these records. Workers that are scaled in drain for as long as their
-jobs take, the records of those that are gone may stay, and some nodes may be none of ours. Whoever knows
-better sets MaxNodeCount in `extraConf`.
+that starts with a MaxNodeCount below its number of node records drops those beyond it, and the jobs that run
+on them. The number of these records does not follow from the NodeSets. Workers that are scaled in drain for
+as long as their jobs take, the records of deleted workers may stay, and some nodes may not be managed by this
+operator. An administrator who needs another value sets MaxNodeCount in `extraConf`.
 
-The room that there is stands in the slurm.conf that was written last, in the ConfigMap. Where that is gone,
-the hash in the template of the pods still tells, as long as nothing else changes. More room than anybody
-asked for, written there by hand, harms nobody and stays.
+The current value is in the slurm.conf that was written last, in the ConfigMap. If that is gone, the value is
+recovered from the hash in the pod template, as long as nothing else has changed. A larger value than needed,
+written into the ConfigMap by hand, does no harm and stays.
 """
 
 from __future__ import annotations

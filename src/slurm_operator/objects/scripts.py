@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from slurm_operator.api import wellknown
 
-# A daemon writes its log into a pipe, and this prints what comes out, so that no file ever grows. cat holds
-# it for writing as well, so that it does not end with a writer: a daemon that writes when nobody reads would
-# be killed by it.
+# A daemon writes its log into a pipe, and this prints what comes out, so that no file ever grows. cat opens
+# the pipe for writing as well, so that it does not end when a writer closes it: a daemon that writes to a
+# pipe without a reader is killed by SIGPIPE.
 _LOGFILE = """\
 trap 'exit 0' TERM
 trap 'exit 1' INT HUP

@@ -17,9 +17,10 @@ _SPEC = "spec.service.spec"
 def service(
     metadata: dict[str, Any], wish: ServiceSpec, *, port_name: str, port: int, selector: dict[str, str]
 ) -> Manifest:
-    """Return a Service: what the user wants of it, with our port behind the user's and our selector.
+    """Return a Service: the user's spec, with our port after the user's ports, and our selector.
 
-    `externalIPs` is dropped: it would let whoever may edit the custom resource capture the traffic of others.
+    `externalIPs` is dropped: it would let a user who may edit the custom resource capture traffic to the
+    addresses of others.
     """
     ports = [
         *take(wish.spec, "ports", list, _SPEC),

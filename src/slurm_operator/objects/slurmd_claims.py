@@ -1,15 +1,14 @@
-"""The volumes that workers have for themselves: claims, and who takes them along when he goes.
+"""The volumes of individual workers: PVCs, and the owner with which each is deleted.
 
-A claim outlives the pod that uses it, unless the retention policy says otherwise. The policy is carried out
-by Kubernetes' garbage collector, so what has to be decided is whose property a claim is: the NodeSet's (it
-goes with the NodeSet), the pod's (it goes with the pod), or nobody's (it stays). The rules are those of a
-StatefulSet.
+A PVC outlives the pod that uses it, unless the retention policy requires otherwise. Kubernetes' garbage
+collector carries out the policy, so the decision is which owner a PVC has: the NodeSet (it is deleted with
+the NodeSet), the pod (it is deleted with the pod), or none (it stays). The rules are those of a StatefulSet.
 
-A claim becomes the pod's only when the worker is being *scaled in*, which the caller must know from the plan.
-A worker that is drained or cordoned looks the same from outside, and yet comes back, and wants its data.
+The pod becomes the owner only when the worker is being *scaled in*, which the caller determines from the
+plan. A worker that is drained or cordoned looks the same from outside, but comes back and needs its data.
 
-A claim whose owner is another object of the same name as ours, with another UID, is left alone: that owner is
-gone, and the garbage collector is about to take the claim away. A new pod must wait for that (`leaving`).
+A PVC whose owner is another object of the same name as ours, with another UID, is left alone: that owner is
+gone, and the garbage collector is about to delete the PVC. A new pod must wait for that (`leaving`).
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _WHERE = "spec.volumeClaimTemplates"
 class Owner(Enum):
     """To whom a claim belongs."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     NODE_SET = "NodeSet"
     WORKER = "worker"
 
@@ -143,7 +142,7 @@ def owner_of(nodeset: NodeSet, *, scaled_in: bool) -> Owner:
     policy = nodeset.spec.persistent_volume_claim_retention_policy
     if scaled_in and policy.when_scaled == ClaimRetention.DELETE:
         return Owner.WORKER
-    return Owner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else Owner.NOBODY
+    return Owner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else Owner.NONE
 
 
 def ownership(

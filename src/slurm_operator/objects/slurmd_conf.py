@@ -10,7 +10,7 @@ A value of the user may use the same trick, `'"$NAME"'`. Any other single quote 
 argument, and what follows would be read as commands.
 
 Names of options come in any case and are written with a capital; options given twice are joined by commas.
-They are sorted, but the topology is last. Where nobody gave one it is empty, and slurmd takes what follows an
+They are sorted, but the topology is last. Where none is set it is empty, and slurmd takes what follows an
 empty value for the value: `Topology= Weight=10` is the topology `Weight=10`, and an invalid registration.
 """
 

@@ -1,11 +1,12 @@
-"""Who a worker is: its names, the labels that say so, and the machine it belongs to.
+"""The identity of a worker: its names, the labels that carry them, and the node it belongs to.
 
-There are two ways to be somebody. A *numbered* worker (scaling mode StatefulSet) has an ordinal, and finds
-its name, its hostname and its volumes again after a restart, on whichever machine. A worker *of a node*
-(scaling mode DaemonSet) has a random pod name, and its hostname and its volumes are those of the machine.
+There are two kinds of identity. A *numbered* worker (scaling mode StatefulSet) has an ordinal, and keeps its
+name, its hostname and its volumes after a restart, on any node. A worker *of a node* (scaling mode DaemonSet)
+has a random pod name, and its hostname and its volumes are those of the node.
 
-slurmd is told its name (`-N`): the hostname or, for a numbered worker on the network of its node, the name of
-that Node. An annotation marks the pods to which this applies (`slurmd_args`); the name of others is a guess.
+slurmd gets its name as an argument (`-N`): the hostname or, for a numbered worker on the network of its node,
+the name of that Node. An annotation marks the pods to which this applies (`slurmd_args`); the name of others
+is a guess.
 
 The hostname must be fit to be one; what is not is refused here, with the field or annotation to look at,
 instead of by the API server at each attempt. The labels are read back as state, by the Go operator, too: the
@@ -86,7 +87,7 @@ def of_node(node: Node, name: str) -> Worker:
 
 
 def node_topology(node: Node) -> str:
-    """Return where a machine stands in the network, as its annotation says; empty where nobody said."""
+    """Return the place of a node in the network from its topology annotation; empty without one."""
     return node.metadata.annotations.get(wellknown.ANNOTATION_TOPOLOGY, "")
 
 

@@ -1,7 +1,7 @@
-"""The comment of a Slurm node, by which people, and the next operator, know which pod the node is.
+"""The comment of a Slurm node, which identifies its pod to administrators and to the next operator.
 
-It is JSON with its keys in an order that never changes, because two comments are compared as texts. The
-reasons of drains are in `controllers.nodeset.decisions`.
+It is JSON with its keys in a fixed order, because two comments are compared as strings. The reasons of drains
+are in `controllers.nodeset.decide.actions`.
 """
 
 from __future__ import annotations

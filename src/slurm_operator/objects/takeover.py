@@ -1,11 +1,11 @@
-"""Adopting running pods: no restart for a difference that nobody asked for.
+"""Adopting running pods: no restart for a difference that the user did not ask for.
 
-A pod template that changes restarts a daemon. Some of what we render differs from what the Go operator, or an
-older version of this one, rendered from the same custom resources: the text of a small script, a label or a
-hash that was not there, annotations that should never have been copied. None of these is worth a restart. So
-where a running workload differs from the desired one in nothing else, `settle` returns the desired one with
-these parts as they run. The first real change, of an image, a setting or a key, then brings everything at
-once.
+A pod template that changes restarts a daemon. Some of what we render differs from what Slinky slurm-operator,
+or an older version of this one, rendered from the same custom resources: the text of a small script, a label
+or a hash that was not there, annotations that should never have been copied. None of these is worth a
+restart. So where a running workload differs from the desired one in nothing else, `settle` returns the
+desired one with these parts as they run. The first real change, of an image, a setting or a key, then applies
+everything at once.
 
 What counts as a change must not be guessed from the running template, which lacks some of our hashes. So each
 workload carries, in an annotation of its own that restarts nothing, a digest of the template that was

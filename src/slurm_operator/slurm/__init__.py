@@ -1,6 +1,7 @@
 """Everything this operator knows about Slurm: its REST API, its words, its configuration files.
 
-Who may come in: the controllers. This package has never heard of Kubernetes; a cluster is a URL and a token
-here, a node is a name that Slurm uses. The promise it keeps for everybody above: a question about a node has
-three answers, *known*, *absent* and *unknown*, and silence, age, haste and nonsense are all *unknown*.
+All layers above may import it (see the contracts in pyproject.toml). It imports nothing of Kubernetes: a
+cluster is a URL and a token here, and a node is a name that Slurm uses. Its guarantee to all callers: a
+question about a node has three answers, *known*, *absent* and *unknown*, and a missing, outdated, premature
+or invalid reply from Slurm is always *unknown*.
 """

@@ -1,8 +1,8 @@
 """What can be said about a node: *known*, *absent*, or *unknown*; and whether work may still be on it.
 
 An answer of *known* or *absent* rests on a fresh list of all nodes. Everything else is *unknown*, with a
-reason that a condition can show and a sentence for people. A `Verdict` on a drain is true in one case only;
-every other case has a reason of its own, because who waits for a node wants to know what for.
+reason that a condition can show and a message for users. A `Verdict` on a drain is true in one case only;
+every other case has a reason of its own, so that the status can show what a node is waiting for.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Nobody can say whether the node is there, or what is on it. Never treat this as safe."""
+    """It cannot be determined whether the node exists, or what runs on it. Never treat this as safe."""
 
     reason: Reason
     message: str

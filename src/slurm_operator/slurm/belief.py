@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # How exactly two answers of slurmctld about its start agree: it counts whole seconds, and answers take time.
 _START_TOLERANCE: Final = 5.0
-# Of a name that has long been absent, nobody asks since when.
+# After this time the evidence for a single absent name is dropped: callers no longer need its exact age.
 _FORGET_ABSENT: Final = 3600.0
 
 
@@ -118,7 +118,7 @@ class Belief:
 
     @property
     def started(self) -> float | None:
-        """Return a moment at which slurmctld was up already, or None if nobody knows."""
+        """Return a moment at which slurmctld was up already, or None if none is known."""
         return self._started
 
     def just_started(self, now: float) -> bool:
@@ -237,7 +237,7 @@ class Belief:
                 doubt = counted.pop(name)
                 absent[name] = replace(doubt, lists=max(1, doubt.lists))
             elif name in found:
-                # It has come back since; should it vanish again, nobody here was it.
+                # It was registered again since; if it vanishes once more, this operator has not deleted it.
                 del self._expected[name]
         return absent, counted
 

@@ -6,7 +6,7 @@
 
 While it is open, requests fail at once instead of each waiting for its own deadline. When the pause is over,
 one request goes out as a probe and all others keep failing until it has ended, so that a server that comes up
-is not met by everybody at once. Any success, also of a request that was sent long before, closes it: the
+does not get all requests at once. Any success, also of a request that was sent long before, closes it: the
 server evidently answers. Failures of requests that were sent before it opened say nothing new.
 
 The longest that a recovered server waits for the next request is the cap, plus the deadline of a probe that
@@ -65,7 +65,7 @@ class Breaker:
         self._generation += 1
 
     def hasten(self, now: float) -> None:
-        """End the pause, and let the next be short; one request goes first, and all others wait for it."""
+        """End the pause and let the next be short; one request is a probe, and all others fail meanwhile."""
         if self._until is not None:
             self._until = min(self._until, now)
             self._pauses = 0

@@ -1,13 +1,13 @@
-"""The connections to all Slurm clusters: one per cluster, shared by everybody who asks about it.
+"""The connections to all Slurm clusters: one per cluster, shared by all its callers.
 
 A connection is a REST client, the watch that keeps a view with it, and the writer that changes nodes with it.
 `Connections` makes them, runs their watches, and replaces them: `set` with the same target returns the
 connection that is there, with another target it makes a new one in its place. What is replaced or removed
-publishes nothing from that moment on and is closed in the background. Who asks or waits through it gets an
-`Unavailable`, because nobody can say anything about a cluster through a connection that is gone.
+publishes nothing from that moment on and is closed in the background. A caller that asks or waits through it
+gets an `Unavailable`, because a closed connection gives no information about a cluster.
 
 A `link` lets one key use the connection of another: a Controller that is reached through a Cluster has no
-connection of its own, so its cluster is polled once, not twice. Whoever subscribes hears of each update under
+connection of its own, so its cluster is polled once, not twice. A subscriber is called with each update under
 every key it concerns.
 
 Each key may state the name of the cluster that it expects (`ClusterName`). A connection through which
@@ -306,7 +306,7 @@ class Connections:
         return connection
 
     def _start(self, connection: Connection) -> asyncio.Task[None]:
-        # Not the context of whoever happened to ask for it: its log lines would carry that caller's marks.
+        # Not in the context of the first caller: its log lines would carry the variables of that caller.
         context = contextvars.Context()
         context.run(bind_contextvars, cluster=str(connection.key))
         return asyncio.create_task(
@@ -357,7 +357,7 @@ async def _keep_watching(watch: SlurmWatch) -> None:
 async def _hang_up(connection: Connection, task: asyncio.Task[None]) -> None:
     """End the watch and close the client, whatever they are doing."""
     task.cancel()
-    # The client first: whoever still holds the connection must not write through it any more.
+    # The client first: a caller that still holds the connection must not write through it any more.
     for close in (connection.rest.close, *(writer.close for writer in connection.writers)):
         try:
             async with asyncio.timeout(_CLOSE_SECONDS):

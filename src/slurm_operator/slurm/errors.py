@@ -1,7 +1,7 @@
 """What can go wrong between this operator and Slurm, in one tree.
 
     SlurmError
-    ├── Unavailable              nobody can say anything about the cluster right now
+    ├── Unavailable              the state of the cluster cannot be determined right now
     │   ├── RestUnreachable      slurmrestd is down: no connection, cut off, or silent past the deadline
     │   ├── ControllerDown       slurmrestd answers, slurmctld does not: 502, 504, or a ping without response
     │   ├── Overloaded           Slurm limits the rate of requests and asks to come back later
@@ -38,7 +38,7 @@ class SlurmError(Exception):
 
 
 class Unavailable(SlurmError):  # noqa: N818 - it names what happened
-    """Nobody can say anything about the cluster right now."""
+    """The state of the cluster cannot be determined right now."""
 
     kind = "Unavailable"
 

@@ -3,7 +3,7 @@
 Folding takes names apart into text and numbers. Names with the same texts have the same shape; within a shape
 the number that takes the most values goes into a bracket, and names that agree in all other numbers share it.
 So `r1n1 … r200n2` becomes `r[1-200]n1,r[1-200]n2`, whichever of the two numbers comes first. One bracket for
-each name is enough: a second one saves little and makes lists that people cannot read.
+each name is enough: a second one saves little and makes lists that are hard to read.
 
 Padding belongs to the name: `n1`, `n01` and `n001` are three nodes. Slurm gives all numbers of a range the
 width of its first one, so a range only joins numbers of which that is true.
@@ -148,7 +148,7 @@ def _fold_shape(shape: tuple[str, ...], members: list[list[str]]) -> Iterator[tu
 
 
 def _varying(members: list[list[str]]) -> int:
-    """Return the place of the number that takes the most values; of equals the last, where people count."""
+    """Return the place of the number that takes the most values; of equals the last, usually the counter."""
     places = range(len(members[0]) - 2, 0, -2)
     if len(places) == 1:
         return 1

@@ -62,8 +62,8 @@ class Answer:
         self._buffer = bytearray()
         self._left: int | None = None
         self._interim = self._chunks = self._trailers = 0
-        # A function and not a method: that would hold on to its answer, and nobody but the garbage collector
-        # would ever free the megabytes of a list.
+        # A function and not a bound method, which would refer to its own answer: only the garbage collector
+        # could then free the megabytes of a list.
         self._step: Callable[[Answer], bool] = Answer._head
         self._minor = 0
         self.status = 0

@@ -1,11 +1,11 @@
 """Which nodes are held by work that has not ended, and until when.
 
-A job holds the nodes it lists unless all words of its state are known to mean that it has left them: a state
-that nobody has heard of holds. Two kinds of trouble are kept apart from the rest. A job whose hostlist cannot
-be read holds nodes that nobody can name, so none may be called free on account of the list that has it
-(`unplaced`). A job that was unfinished and is missing from the next list without ever having ended may have
-been left out by half an answer: it goes on holding its nodes until several whole lists agree that it is gone
-(`JobBook.doubtful`).
+A job holds the nodes it lists unless all words of its state are known and mean that it has ended or has not
+started: a job in an unknown state holds its nodes. Two kinds of problems are kept apart from the rest. A job
+whose hostlist cannot be read holds nodes that cannot be named, so no node may be called free on account of
+the list that has it (`unplaced`). A job that was unfinished and is missing from the next list without ever
+having ended may have been left out by half an answer: it goes on holding its nodes until several whole lists
+agree that it is gone (`JobBook.doubtful`).
 
 The nodes of all jobs together are expanded up to limits: forty jobs in a few kilobytes can name millions of
 nodes. The jobs beyond them are unplaced, so no node is free on account of that list.
@@ -86,7 +86,7 @@ class _Held:
 
 def unfinished(job: Job) -> bool:
     """Tell whether a job may hold nodes."""
-    # Waiting, with a flag that nobody knows yet: without nodes it holds none, whatever the flag means.
+    # Pending, with an unknown flag: without nodes it holds none, whatever the flag means.
     waits = "PENDING" in job.job_state and "COMPLETING" not in job.job_state and not job.nodes
     return not job.finished and not waits
 
@@ -155,7 +155,7 @@ class JobBook:
                         yield
         if len(vanished) <= MAX_JOBS and names <= MAX_EXPANDED:
             return vanished
-        # Still in doubt as a whole: what they held, nobody can tell any more.
+        # Still in doubt as a whole: which nodes they held is not recorded any more.
         problem = f"{len(vanished)} jobs have vanished from the list of jobs without an end"
         return {_FORGOTTEN: _Held(_FORGOTTEN, (), math.inf, problem, 1, sent)}
 

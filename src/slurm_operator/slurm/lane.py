@@ -6,7 +6,7 @@ written to a node is written in the order in which it was wished for.
 What is decided ages: while hundreds of different updates are sent one after the other, or while this process
 stands still. So a change of state is sent only for a moment after it was decided (`WriterTiming.valid`); what
 is left then is decided again. Everything else may age, and is decided a few hundred nodes at a time, with
-turns of the event loop between them. Nothing is decided or sent for which nobody waits any more (`waiters`).
+turns of the event loop between them. Nothing is decided or sent for which no caller still waits (`waiters`).
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class Lane:
         wished = Wished(wish)
         self._next.setdefault(name, []).append(wished)
         if self._task is None:
-            # Not the context of whoever wishes first: the log lines of all others would carry its marks.
+            # Not in the context of the first caller: the log lines of all others would carry its variables.
             self._task = asyncio.create_task(
                 self._run(), name=f"slurm writer {self._field}", context=contextvars.Context()
             )
@@ -156,7 +156,7 @@ class Lane:
             self._task = None
 
     async def _settle(self, batch: Batch) -> None:
-        """Carry out a batch; whatever happens, nobody is left waiting."""
+        """Carry out a batch; whatever happens, every waiting caller gets an outcome."""
         remaining: Failed = closed()
         try:
             async with asyncio.timeout(self._timing.batch):
@@ -317,7 +317,7 @@ class Lane:
                 except Refused as error:
                     refused.append((group, error))
                 except SlurmError as error:
-                    # What nobody answers, or not to this token, need not be tried again for every group.
+                    # Slurm is unavailable or rejects the token, for example: all other groups would fail too.
                     for other in (group, *queue):
                         batch.settle(other.names, Failed(error))
                     queue.clear()
@@ -346,7 +346,7 @@ class Lane:
 
 
 def _next(queue: deque[Group], batch: Batch) -> Group | None:
-    """Take the next request, without the nodes for which nobody waits any more; None if there is none."""
+    """Take the next request, without the nodes for which no caller waits any more; None if there is none."""
     while queue:
         group = queue.popleft()
         some = [*narrowed(group, batch.open(group.names))]

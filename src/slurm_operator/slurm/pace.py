@@ -7,8 +7,9 @@ there is a sign of another slurmctld. "Unchanged" never keeps a list alive for l
 makes none newer: who waits for a list that was asked for after some moment gets a whole one.
 
 A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
-most, and a fifth in a hurry, while a node drains or only its jobs can tell: a pod waits for that. Except that
-no view grows stale for it, and that it may be half of the time while somebody wakes the watch all the time.
+most, and a fifth in a hurry, because a pod waits: while a node drains, or only the list of jobs can show that
+it is drained. There are two exceptions: no view may grow stale because of this limit, and polling may use
+half of the time while callers wake the watch again and again.
 Pure: the caller brings the time.
 """
 
@@ -35,11 +36,11 @@ class WatchTiming:
     """Between lists of nodes while one has to be confirmed."""
     lively: float = 10.0
     gap: float = 0.1
-    """Between lists at least, however often somebody asks for another."""
+    """The minimum between two rounds, however often callers wake the watch."""
     jobs: float = 30.0
     reservations: float = 30.0
     verdict: float = 5.0
-    """How old jobs may be when somebody waits for a view, if no node has begun to look drained since."""
+    """How old jobs may be when a caller waits for a view, if no node has begun to look drained since."""
     ping: float = 10.0
     standby: float = 2.0
     """Between pings of a cluster with several slurmctlds, of which another one may take over."""

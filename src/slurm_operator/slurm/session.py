@@ -2,7 +2,7 @@
 
 Each call has one deadline that covers everything: waiting for one of the slots that bound concurrency,
 agreeing on the version, connecting, the answer to its last byte, decoding it. So a server that hangs, drips
-or never ends cannot park whoever asks. After several failures in a row the breaker makes calls fail at once
+or never ends cannot block a caller. After several failures in a row the breaker makes calls fail at once
 for a while.
 
 The version is agreed on with the first request: `ping` in the newest version we know, then in the next older,
@@ -218,7 +218,7 @@ class Session:
             self._breaker.failed(permit, asyncio.get_running_loop().time())
         else:
             self._breaker.succeeded(permit)
-        # Without its traceback: whoever keeps the error would keep the whole answer, and the token, with it.
+        # Without its traceback, which would keep the whole answer, and the token, alive as long as the error.
         raise failure.with_traceback(None)
 
     async def _exchange(self, call: Call, shape: type[E], progress: _Progress) -> E | None:
@@ -266,7 +266,7 @@ class Session:
         return await self._transport.send(request, headers, progress.attempt)
 
     def _headers(self, call: Call, progress: _Progress) -> Mapping[str, str]:
-        # Files and Secrets often end with a line break that nobody meant.
+        # Files and Secrets often end with an unintended line break.
         token = progress.secret = self._token().strip()
         if not _PRINTABLE.fullmatch(token):
             problem = "has characters that no token has" if token else "is empty"

@@ -1,8 +1,8 @@
 """Long computations beside the event loop, a step at a time, so that none of them keeps the others waiting.
 
-The steps of a namespace wait in line for the one thread of this module, and namespaces take turns; so whoever
-has little to compute is done soon, however much others have. Between two steps the computation can be
-cancelled. A thread cannot be ended, so what matters is that no single step is long.
+The steps of a namespace wait in line for the one thread of this module, and namespaces take turns; so a
+namespace that has little to compute is done soon, however much others have. Between two steps the computation
+can be cancelled. A thread cannot be ended, so what matters is that no single step is long.
 
 One thread: more of them would compute nothing faster, and with each the event loop waits longer for its turn.
 """

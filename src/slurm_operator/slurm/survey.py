@@ -85,7 +85,7 @@ class Survey:
         self.settled: frozenset[str] = frozenset()
         """Nodes that look drained by their own state."""
         self.owed: set[str] = set()
-        """Those of them of which nobody could be told yet what a newer list of jobs says."""
+        """Those of them that have not been announced yet with a newer list of jobs."""
         self._rest = rest
         self._timing = timing
         self._log = log
@@ -118,7 +118,7 @@ class Survey:
         return self._nodes.interval(wanted, hurry=self._draining or bool(self.owed))
 
     def gap(self) -> float:
-        """Return how long to wait before the next round at least, however often somebody asks for one."""
+        """Return the minimum wait before the next round, however often callers ask for one."""
         if isinstance(self.view.failure, ReplyTooLarge):
             # It costs much to read, and grows no smaller by being asked for.
             return self._timing.backoff(max(1, self.failures))
@@ -128,9 +128,9 @@ class Survey:
         """Ask for the nodes and for all that is due; tell whether the nodes were listed.
 
         `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
-        The next round lists them as a whole again: whoever wrote may have heard of it a moment after the
-        first list was asked for, and "unchanged" would be no newer one.
-        `awaited`: somebody waits for it: the same, but jobs that are a few seconds old will do, as long as no
+        The next round lists them as a whole again: the caller that wrote may have got its reply just after
+        the first list was requested, and "unchanged" would not be a newer one.
+        `awaited`: a caller waits for it: the same, but jobs that are a few seconds old will do, as long as no
         node has begun to look drained since. `booked`: a reservation was changed; that is remembered until
         they could be listed.
         """
@@ -169,7 +169,7 @@ class Survey:
         self.belief.interrupted()
         before = self.view.failure
         if isinstance(error, CircuitOpen) and before is not None:
-            # It was opened by what went wrong before, and that is what people need to know.
+            # An earlier failure has opened the circuit: that one is the cause to report.
             return
         if isinstance(error, TokenRefused) is not isinstance(before, TokenRefused):
             self.failures = 1
@@ -292,7 +292,7 @@ class Survey:
         return self._timing.busy if contested or self._book.doubtful else self._timing.jobs
 
     def _jobs_old(self, now: float) -> bool:
-        """Tell whether the jobs are too old for whoever waits for a verdict on nodes that look drained."""
+        """Return whether jobs are too old for a caller that awaits a verdict on nodes that look drained."""
         return bool(self.settled) and (
             self.view.jobs_failure is not None or now - self._jobs.whole_at > self._timing.verdict
         )

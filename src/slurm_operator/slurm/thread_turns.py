@@ -1,7 +1,8 @@
 """Threads that all Slurm clusters share, in turns.
 
-A namespace uses at most its share of the threads, and namespaces that wait take turns. So whoever has many
-clusters, each with much to compute or with a name that cannot be resolved, delays others by one turn.
+A namespace uses at most its share of the threads, and namespaces that wait take turns. So a namespace
+with many clusters, each with much to compute or with a name that cannot be resolved, delays others by one
+turn.
 """
 
 from __future__ import annotations

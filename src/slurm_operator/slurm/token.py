@@ -1,4 +1,4 @@
-"""JSON web tokens: how this operator, and everybody it makes tokens for, proves to Slurm who they are.
+"""JSON web tokens: how this operator, and every user it issues tokens for, authenticates to Slurm.
 
 slurmctld verifies a token with the bytes of its `jwt.key` file, as they are: no base64, no trimmed newline,
 any length. Whatever Slurm takes for a key is taken here too. Slurm signs with HMAC-SHA256 (HS256) and nothing
@@ -201,7 +201,7 @@ class MintedToken:
 
 
 class FixedToken:
-    """A source that always gives the same token, made by somebody else."""
+    """A source that always gives the same token, which was issued elsewhere."""
 
     def __init__(self, token: str) -> None:
         token = token.strip()

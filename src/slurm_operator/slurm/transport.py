@@ -1,4 +1,4 @@
-"""One exchange with one slurmrestd, within a deadline that somebody else keeps.
+"""One exchange with one slurmrestd, within a deadline that the caller enforces.
 
 Reads use kept connections, and one that breaks is asked once more on a fresh one. Writes always get a fresh
 connection: a server that closed a kept one a moment ago can then never leave a write in doubt, for the price
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from slurm_operator.slurm.room import Lease
 
-# Bytes that a server does not acknowledge for so long are on their way to nobody.
+# A connection is dropped when the server does not acknowledge bytes for this long.
 _UNACKNOWLEDGED_MS: Final = 10_000
 # An answer beyond its first part is read no faster than this: a server that floods the operator would else
 # keep the event loop busy. The longest list takes four seconds like that.
@@ -44,9 +44,9 @@ _READ_AT_ONCE: Final = 2**18
 _KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
 _MOST_ADDRESSES: Final = 8
-# Not the threads that asyncio has at hand: a handful of names whose server is silent would keep everybody
-# waiting, the connection to Kubernetes included. Each Slurm cluster uses one thread at most, and all clusters
-# of a namespace four.
+# Not the default threads of asyncio: a few names whose DNS server does not respond would block all other
+# lookups, those for the connection to Kubernetes included. Each Slurm cluster uses one thread at most, and
+# all clusters of a namespace four.
 _LOOKUPS: Final = ThreadPoolExecutor(16, thread_name_prefix="slurm-lookup")
 _TURNS: Final = Turns(16, 4)
 _PORTS: Final = {"http": 80, "https": 443}
@@ -151,7 +151,7 @@ class _Link(asyncio.Protocol):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED_MS)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in; those that nobody asked for end the connection."""
+        """Take bytes in; those that answer no request end the connection."""
         if self._answer is None or self._answer.complete:
             self.abort()
             return
@@ -358,7 +358,7 @@ def tls_context(ca: bytes | None) -> ssl.SSLContext:
     if ca is None:
         return ssl.create_default_context()
     if not ca.strip():
-        # To Python no certificates mean the system's: whoever has a public certificate would do.
+        # Without certificates Python trusts the system's CAs: any publicly trusted certificate would do.
         raise ValueError("ca: empty; give the CA certificate of slurmrestd in PEM form")
     try:
         context = ssl.create_default_context(cadata=ca.decode("ascii"))

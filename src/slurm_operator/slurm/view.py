@@ -7,7 +7,7 @@ after some moment counts: a drain is seen in a list that was asked for after it 
 was on its way. The answer that nothing has changed keeps the nodes from growing stale (`confirmed`); only a
 whole list makes them newer.
 
-`nodes` is what is believed, for counting and showing. Whoever decides asks `node` or `drained`, because a
+`nodes` is what is believed, for counting and showing. Decisions must use `node` or `drained`, because a
 node in `nodes` of an old or doubted list is not known.
 """
 
@@ -101,7 +101,7 @@ class ClusterView:
         return self.age(now) > self.stale_after
 
     def uptime(self, now: float) -> float | None:
-        """Return for how many seconds slurmctld has been up at least, or None if nobody knows."""
+        """Return for how many seconds slurmctld has been up at least, or None if that is unknown."""
         return None if self.up_since is None else max(0.0, now - self.up_since)
 
     # --- whose it is

@@ -1,7 +1,7 @@
 """Who waits for which wish: the nodes of a batch, each with the wish that counts and all who share it.
 
-Whoever waits may give up. A wish for which nobody waits any more is not sent: it was made in a world that may
-be another one by now, and nobody would hear what became of it.
+A caller that waits may give up. A wish for which no caller still waits is not sent: the state of the cluster
+that it was made for may have changed since, and its outcome would reach no caller.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Wished:
-    """One wish of somebody, and the outcome that they wait for; who gives up cancels it."""
+    """One wish of a caller, and the outcome that it waits for; a caller that gives up cancels it."""
 
     __slots__ = ("outcome", "wish")
 
@@ -27,7 +27,7 @@ class Wished:
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
     def settle(self, outcome: Outcome) -> None:
-        """Answer whoever waits, unless they have their answer."""
+        """Give the caller its outcome, unless it has one or has given up."""
         if not self.outcome.done():
             self.outcome.set_result(outcome)
 
@@ -43,7 +43,7 @@ class Slot:
 
     @property
     def open(self) -> bool:
-        """Tell whether somebody still waits: without an answer so far, and not given up."""
+        """Return whether a caller still waits: without an outcome so far, and not given up."""
         return any(not one.outcome.done() for one in self._sharers)
 
     def settle(self, outcome: Outcome) -> None:
@@ -56,17 +56,17 @@ class Batch(dict[str, Slot]):
     """Nodes, each with the wish that counts for it."""
 
     def open(self, names: Iterable[str]) -> list[str]:
-        """Return those of some nodes for which somebody still waits."""
+        """Return those of some nodes for which a caller still waits."""
         return [name for name in names if self[name].open]
 
     def settle(self, names: Iterable[str], outcome: Outcome) -> None:
-        """Answer whoever still waits for these nodes."""
+        """Give this outcome to the callers that still wait for these nodes."""
         for name in names:
             self[name].settle(outcome)
 
 
 def counting(collected: Mapping[str, Sequence[Wished]]) -> Batch:
-    """Return for each node the last wish for which somebody waits; who wished otherwise hears of it."""
+    """Return for each node the last wish for which a caller waits; settle all other wishes as superseded."""
     batch = Batch()
     for name, wishes in collected.items():
         waiting = [one for one in wishes if not one.outcome.done()]

@@ -1,14 +1,14 @@
-"""One poller per Slurm cluster: it keeps a `ClusterView` true and tells everybody what changed.
+"""One poller per Slurm cluster: it keeps a `ClusterView` up to date and notifies receivers of changes.
 
 `Survey` does the asking; this is when, and who hears of it. The watch sleeps between rounds, longer at rest
 than while something drains, and can be woken. After each round it compares the view with the one it published
 last and tells its receivers if something differs: nodes, their jobs, or only the health of the view. A view
 that grows stale without an answer is news too.
 
-What changed is told a few hundred nodes at a time, with turns of the event loop between them, for receivers
-look at each. A receiver must find the verdict on a node that it hears of settled. So a node is announced
-again, unchanged, when its jobs could be listed only later, and when it was last announced from a list that
-was on its way while somebody wrote: to him that list was too old to count.
+Changes are announced a few hundred nodes at a time, with turns of the event loop between them, because
+receivers look at each. The verdict on a node must be settled when the node is announced. So a node is
+announced again, unchanged, when its jobs could be listed only later, and when it was last announced from a
+list that was requested before a caller's write: for that caller the list was too old to count.
 
 Where there are several slurmctlds, it must be seen within seconds that another one is in charge. They are
 pinged beside the rounds, since a round may be waiting for the very slurmctld that has died.
@@ -127,7 +127,7 @@ class SlurmWatch:
         return self._closed
 
     def close(self) -> None:
-        """Let nobody wait any more: who runs it is about to end it for good."""
+        """End every wait with `Unavailable`: the caller is about to stop the watch for good."""
         self._closed = True
         self._round_over.set()
 
@@ -187,7 +187,7 @@ class SlurmWatch:
             if self._aging is not None:
                 self._aging.cancel()
             pinging.cancel()
-            # Whoever ends the watch closes its connections next; no request may be left on them.
+            # The caller that ends the watch closes its connections next; no request may be left on them.
             await asyncio.wait((pinging,))
 
     async def _keep_pinging(self) -> None:
@@ -225,7 +225,7 @@ class SlurmWatch:
             await asyncio.sleep(0)
 
     async def _pause(self) -> None:
-        """Wait until the next round is due, or somebody wakes the watch."""
+        """Wait until the next round is due, or a caller wakes the watch."""
         loop, survey = asyncio.get_running_loop(), self._survey
         now = loop.time()
         pause = survey.interval(lively=now - self._last_woken < self.timing.lively)

@@ -8,18 +8,18 @@ carries. Slurm has one reason per node, no record of who drained it, and no cond
 is the only mark of ownership there is:
 
     ours        it starts with the operator's prefix
-    nobody's    none; or Slurm's own "Not responding", which slurmctld replaces as well; or what an undrain of
-                ours left behind; or any reason on a node that is not down, drained or failing: it explains
-                nothing any more. 26.05 removes it at that point, 24.11 keeps it for ever
-    foreign     everything else: a person, a health check, slurmd itself
+    unowned     none; or Slurm's own "Not responding", which slurmctld replaces as well; or what an undrain of
+                ours left behind; or any reason on a node in none of the states that a reason explains
+                (`_EXPLAINED`): it is a leftover. 26.05 removes it at that point, 24.11 keeps it for ever
+    foreign     everything else: set by an administrator, a health check, or slurmd itself
 
 A drain only adds. Where a foreign reason is in force it adds the drain without touching the reason (DRAIN
-without a reason keeps the one that is there, on both releases), and such a drain is not ours any more. A node
-that somebody else has drained is held. So is one that is failing: DRAIN would take that mark away.
+without a reason keeps the one that is there, on both releases), and such a drain is not ours any more. On
+a node that another client has drained, the wish is held. So it is on a failing node: DRAIN would clear FAIL.
 
 An undrain takes back only a drain that carries our reason. It is UNDRAIN, not RESUME: RESUME also lifts DOWN,
 and fails on a node that is idle. Slurm 24.11 keeps the reason; therefore an undrain leaves one that is in
-parentheses and not ours, so that a later drain by somebody who gives no reason is not taken for ours.
+parentheses and not ours, so that a later drain by another client without a reason is not taken for ours.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _SLURMCTLD_REASON: Final = "Not responding"
 _EXPLAINED: Final = frozenset(
     {"DOWN", "ERROR", "FAIL", "DRAIN", "INVALID_REG", "REBOOT_REQUESTED", "REBOOT_ISSUED"}
 )
-# Not FUTURE: it takes the node out of all lists. Not FAIL: nobody could tell afterwards who set it.
+# Not FUTURE: it takes the node out of all lists. Not FAIL: it cannot be determined later who set it.
 STATES: Final = frozenset({"DOWN", "IDLE", "RESUME", "POWER_UP", "POWER_DOWN"})
 _SHOWN: Final = 120
-# The reason of an undrain for which nobody gave one.
+# The reason of an undrain whose caller gives none.
 UNDRAINED: Final = "undrained"
 
 
@@ -183,7 +183,7 @@ def _visible(text: str) -> str:
 
 class _Owner(Enum):
     OURS = "ours"
-    NOBODY = "nobody"
+    NONE = "none"
     FOREIGN = "foreign"
 
 
@@ -191,7 +191,7 @@ def _owner(reason: str, prefix: str) -> _Owner:
     if reason.startswith(prefix) or reason == prefix.rstrip():
         return _Owner.OURS
     if not reason or reason == _SLURMCTLD_REASON or reason.startswith(f"({prefix}"):
-        return _Owner.NOBODY
+        return _Owner.NONE
     return _Owner.FOREIGN
 
 

@@ -1,27 +1,26 @@
 """Changes to nodes: many wishes, few requests.
 
-Whoever wants something of a node wishes for it and waits for the outcome. Wishes are collected for a few
-milliseconds. Of several for the same field of the same node the last one counts for which somebody still
-waits, and whoever wished for something else hears that it was superseded. Then those that need an update
-(`wishes.decide`) are grouped by equal updates and sent as bulk requests with folded hostlists: a thousand
-drains with one reason are one request.
+A caller wishes for a change to a node and waits for the outcome. Wishes are collected for a few milliseconds.
+Of several for the same field of the same node the last one counts for which a caller still waits; a different
+wish for that field ends as superseded. Then those that need an update (`wishes.decide`) are grouped by equal
+updates and sent as bulk requests with folded hostlists: a thousand drains with one reason are one request.
 
 Each field has a lane of its own, so that a drain does not queue behind a thousand comments, which differ and
 cannot be sent together. In a lane one batch follows the other; what is wished for meanwhile is the next
 batch. That keeps the order of what is written.
 
-A change of state could run over a reason that a person has just set, and Slurm has no conditional write that
-would prevent it. So the nodes are listed once more after the batch was closed, and the decision is made on
-that look. Only drains do without it if the view is no older than a quarter of a second: they take nothing
-away, and a thousand of them are then one request. Nothing that was decided more than a second ago is sent.
-What remains is about that second, in which a person can be quicker. A node that was written after the view
-was taken is looked at in any case, since the view does not show that yet. A wish that everybody has given up
-is not sent, whether its batch is under way or not.
+A change of state could overwrite a reason that an administrator has just set, and Slurm has no conditional
+write that would prevent it. So the nodes are listed once more after the batch was closed, and the decision is
+made on that list. Only drains do without it if the view is no older than a quarter of a second: they take
+nothing away, and a thousand of them are then one request. No change of state is sent more than a second after
+it was decided. What remains is a race of about that second. If a node was written after the view was taken,
+the nodes are listed again in any case, since the view does not show that write yet. A wish that all its
+callers have given up is not sent, whether its batch is under way or not.
 
 An update that Slurm has accepted is *done* without reading it back; the watch is woken and its next list
-shows it. After a refusal nobody knows which nodes were changed: some are, when one name does not exist. Then
-another look tells for each node: it is as wished, or gone, or still to be changed. The latter are tried again
-in halves, so that one bad node does not keep the others, within a fixed number of requests.
+shows it. After a refusal it is unknown which nodes were changed: some are, when one name does not exist. Then
+the nodes are listed again, and each one is as wished, or gone, or still to be changed. The latter are tried
+again in halves, so that one bad node does not block the others, within a fixed number of requests.
 
 Every wait ends: requests and polls have their deadlines, a batch has one too, and `close` answers all others.
 """
@@ -54,7 +53,7 @@ __all__ = ["NodeWriter", "WriterTiming"]
 
 
 class NodeWriter:
-    """Writes to the nodes of one cluster, for everybody."""
+    """Writes to the nodes of one cluster, for all callers."""
 
     def __init__(
         self, rest: Nodes, watch: Watch, *, reason_prefix: str, timing: WriterTiming | None = None
@@ -112,7 +111,7 @@ class NodeWriter:
         return await self._write_one(name, Features(tuple(features), prefix))
 
     async def close(self) -> None:
-        """End what is under way; everybody who still waits hears that it is unknown."""
+        """End what is under way; all open wishes end as `Failed`, with `Unavailable`."""
         self._closed = True
         await asyncio.gather(*(lane.close() for lane in self._lanes.values()))
 

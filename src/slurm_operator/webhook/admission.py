@@ -1,10 +1,11 @@
 """Whether a write is admitted: the rules of the kind, and what is special about updates.
 
-A new object is judged by its rules. An update has three more questions. Does it change what may not change
-(`api.immutable`)? Was a mistake there before? Then it is no reason to refuse the rest of the change: an
-object that an older version accepted can be mended field by field, and is only warned of. And is it an update
-of the spec at all? Whoever adds a label, a finalizer or a status, or takes a finalizer off an object that is
-being deleted, must never be stopped, whatever the spec says: an object can always be deleted.
+A new object is validated by the rules of its kind. An update has three more questions. Does it change an
+immutable field (`api.immutable`)? Did a mistake exist before? Then it is no reason to reject the rest of the
+change: an object that an older version accepted can be fixed field by field, and the mistake becomes a
+warning. And does the update change the spec at all? A client that adds a label, a finalizer or a status, or
+removes a finalizer from an object that is being deleted, must never be rejected, even if the spec is invalid:
+an object can always be deleted.
 
 What cannot be decoded is refused like any other mistake, by the path of the field.
 """
@@ -138,7 +139,7 @@ def _mark(finding: Finding) -> tuple[str, str]:
 
 
 def _shown(value: Any) -> str:
-    """Return a former value as people write it, where that is short."""
+    """Return a former value as it is shown in a message; empty if it is not short."""
     if isinstance(value, Part):
         return ", ".join(f"{key} {item!r}" for key, item in msgspec.to_builtins(value).items())
     if isinstance(value, bool):

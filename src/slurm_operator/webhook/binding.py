@@ -57,9 +57,9 @@ def is_worker(pod: Object) -> bool:
 
 
 def topology_patch(binding: Binding, pod: Object, node: Object) -> list[dict[str, Any]]:
-    """Return what to add to a Binding so that the pod has the topology of its node.
+    """Return the JSON patch of a Binding that gives the pod the topology of its node.
 
-    A node of which nobody said where it stands takes nothing away: the pod's template may say it.
+    A node without the annotation removes nothing: the pod's template may set the topology.
     """
     key = wellknown.ANNOTATION_TOPOLOGY
     value = node.metadata.annotations.get(key, "")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from slurm_operator.objects.desired import Problem
 
 
-# Nobody reads more; a manifest can be a megabyte of mistakes.
+# A manifest can be a megabyte of mistakes; more findings would not help the user.
 _MOST: Final = 50
 _LONGEST: Final = 500
 

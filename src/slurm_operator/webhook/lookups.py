@@ -33,7 +33,7 @@ T = TypeVar("T", bound=Object)
 _log = structlog.get_logger(__name__)
 
 _POD: Final = metadata_only(Pod)
-# In a pod that has ended nobody runs any more, whether or not it is still there to be looked at.
+# No daemon runs in a pod that has ended, whether or not the object still exists.
 _NOT_ENDED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
@@ -118,7 +118,7 @@ def _failed(kind: type[Object], namespace: str, name: str, error: KubeError) -> 
 
 
 def reason(error: KubeError) -> str:
-    """Return what to tell whoever is refused because of a failed lookup."""
+    """Return the reason that the user gets when a failed lookup causes a rejection."""
     match error:
         case DeadlineExceeded():
             return "the API server did not answer in time; try again"

@@ -1,8 +1,8 @@
 """The webhook as a process: no leader, no cache, ready as soon as TLS is served.
 
-It does not ask for the API server at the start: most rules need nobody, and a webhook that waited for the
-server that waits for it would help neither. Without certificate files it waits for them and says so at
-`/readyz`; with them it serves within a fraction of a second.
+It does not wait for the API server at the start: most rules need no other object, and a webhook that waited
+for an API server that waits for the webhook would be a deadlock. Without certificate files it waits for them,
+and `/readyz` reports that; with them it serves within a fraction of a second.
 
 Exit codes are those of the manager: 0 after a signal, 1 if it cannot start.
 """

@@ -1,4 +1,4 @@
-"""The decoder's complaints, in the words of people who write YAML."""
+"""The decoder's errors, in the terms of YAML manifests."""
 
 from __future__ import annotations
 

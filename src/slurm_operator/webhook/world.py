@@ -1,8 +1,7 @@
-"""What else there is: the objects that a rule has to look at besides the one that is being judged.
+"""The objects that a rule reads besides the one that is being validated.
 
-Who looks them up (`lookups`) fills this in; the rules only read. Three answers are told apart: the object,
-the knowledge that there is none, and that it could not be found out. A name that nobody looked up is not
-here.
+`lookups` fills this in; the rules only read. Three results are distinguished: the object, that it does not
+exist, and that it could not be read. A name that was not looked up is not here.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ T = TypeVar("T", bound="Object")
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """An object of which nothing is known; `reason` is a sentence for people."""
+    """An object that could not be read; `reason` is shown to the user."""
 
     reason: str
 

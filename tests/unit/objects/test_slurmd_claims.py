@@ -161,9 +161,9 @@ def test_claims_about_to_vanish_are_recognised(found: PersistentVolumeClaim, goi
 @pytest.mark.parametrize(
     ("deleted", "scaled", "kept", "condemned"),
     [
-        ("Retain", "Retain", Owner.NOBODY, Owner.NOBODY),
+        ("Retain", "Retain", Owner.NONE, Owner.NONE),
         ("Delete", "Retain", Owner.NODE_SET, Owner.NODE_SET),
-        ("Retain", "Delete", Owner.NOBODY, Owner.WORKER),
+        ("Retain", "Delete", Owner.NONE, Owner.WORKER),
         ("Delete", "Delete", Owner.NODE_SET, Owner.WORKER),
     ],
 )
@@ -172,7 +172,7 @@ def test_the_policy_decides_who_owns_claims(deleted: str, scaled: str, kept: Own
     nodeset = gpu(deleted, scaled)
     assert owner_of(nodeset, scaled_in=False) is kept
     assert owner_of(nodeset, scaled_in=True) is condemned
-    wanted = {Owner.NOBODY: [], Owner.NODE_SET: [SET], Owner.WORKER: [WORKER]}
+    wanted = {Owner.NONE: [], Owner.NODE_SET: [SET], Owner.WORKER: [WORKER]}
     for scaled_in, owner in ((False, kept), (True, condemned)):
         for before in ([], [SET], [WORKER], [SET, WORKER], [SET | {"controller": False}], [BYSTANDER]):
             decided = ownership(nodeset, claim(*before), POD, scaled_in=scaled_in)

@@ -2,8 +2,8 @@
 
 Nothing here is clever. What must be known before a plan can be made is settled first: the Controller, the
 template, the objects beside the pods, whose the pods are, which revision they should have. If one of these
-fails, the rest goes on with what is certain: without certainty about the pods nobody is counted, and without
-a template nobody is made.
+fails, the rest continues with what is certain: while the pods of the NodeSet are uncertain, workers are not
+counted, so none is created or deleted, and without a template no worker is created.
 
 A pass that finds everything as it should be sends nothing and asks for no other look. While pods come and go
 by the hundred, each of them an event, passes keep a distance that grows with what a pass costs, so that they

@@ -44,7 +44,7 @@ class ActiveLabel:
         changes = relabel(labelled, active_pod(controller, self._pings(controller)), ready)
         for name, has in changes.items():
             if not await self._label(controller, name, has=has):
-                return  # somebody is replacing pods; what they do is an event
+                return  # the pod was deleted or replaced meanwhile, and that event triggers a reconcile
 
     def _pings(self, controller: Controller) -> tuple[Ping, ...]:
         connection = self._connections.get(ConnectionKey("Controller", *controller.key))
@@ -65,7 +65,7 @@ class ActiveLabel:
 
 
 def fresh_pings(view: ClusterView, now: float) -> tuple[Ping, ...]:
-    """Return the pings of a view; none when they are so old that nobody knows who is in charge by now."""
+    """Return the pings of a view; none when they are too old to show which slurmctld is active."""
     taken = view.controllers_taken
     return view.controllers if taken is not None and now - taken <= view.stale_after else ()
 

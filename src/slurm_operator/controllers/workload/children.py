@@ -1,11 +1,12 @@
-"""Bring the children of a custom resource to the desired state, and say on the way what was done.
+"""Bring the children of a custom resource to the desired state, and record Events for what was done.
 
-Children are found in caches that hold only objects with the labels of our daemons. What is not in there may
-still exist: made a moment ago, or stripped of its labels, or somebody else's. So before something is created
-the API server is asked, and what is there decides: our own goes on as if it had been in the cache, an object
-that another one controls or that was never ours is left alone and becomes a trouble with a name. What was
-found and what is written to are the same: an object is created only where there is none, and changed only if
-it is still the one that was looked at. Whoever comes in between is met by the retry.
+Children are read from caches that hold only objects with the labels of our daemons. An object that is not in
+there may still exist: it was created a moment ago, has lost its labels, or belongs to another owner. So
+before an object is created, it is read from the API server. If it is ours, the reconcile continues as if it
+had been in the cache; if another object controls it or it was never ours, it is left alone and reported by
+name. Writes apply only to what was read: an object is created only if none exists, and changed only if it is
+still the one that was read. If another client writes in between, the API server returns a conflict, and the
+retry reads the new state.
 
 One object that cannot be written does not stop the others. The error goes up after all of them have been
 tried, so that the key is retried.
@@ -62,7 +63,8 @@ _MODELS: Final[Mapping[str, type[Object]]] = {
     kind.RESOURCE.kind: kind for kind in (ConfigMap, Secret, Service, StatefulSet, Deployment, ServiceMonitor)
 }
 
-# An object of somebody else is in none of our caches, so we do not hear of its end.
+# The deletion of an object that is not ours may trigger no reconcile: our caches do not hold it, or its
+# events go to its own owner.
 LOOK_AGAIN_SECONDS: Final = 30.0
 
 Announce: TypeAlias = Callable[["Slot", "Manifest", Workload], Awaitable[None]]
@@ -218,7 +220,7 @@ class Children:
         done.errors.append(error)
         done.failed.add(slot)
         if isinstance(error, Conflict):
-            return  # somebody was faster; the retry sees what they did
+            return  # another client was faster; the retry reads what it wrote
         note = f"{slot} could not be {_PAST[action]}: {describe(error)}"
         done.troubles.append(Trouble(Cause.FAILED, note))
         if isinstance(error, ApiError):

@@ -1,7 +1,8 @@
 """The volume with slurmctld's state: what a claim must be like, and giving it more space.
 
-A claim grows where its storage class allows that, and only once it is bound; the API server accepts it no
-sooner. Whether the class allows it is read each time, since no event tells when somebody allows it later.
+A PVC grows if its storage class allows expansion, and only once it is bound; the API server rejects it
+before. The storage class is read each time, because it is not watched: no event arrives when an administrator
+allows expansion later.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """What a changed configuration led to: a restart, a reconfigure, or nothing; pure.
 
-The condition `Configured` keeps the last answer. Its message ends with a digest of the configuration files,
-so that also an operator that was away in the meantime sees that they are others now. Keys and passwords are
-not part of that digest: whoever may read a status must not be able to test guesses against it. They are
-covered by the hashes in the pod template, which change with them and so always mean a restart.
+The condition `Configured` keeps the last result. Its message ends with a digest of the configuration files,
+so that an operator that was down in the meantime also detects that they have changed. Keys and passwords are
+not part of that digest: a user who may read the status must not be able to test guesses against it. They are
+covered by the hashes in the pod template, which change with them and so always cause a restart.
 
-A restart is told before the template that causes it is written: an operator that dies in between would leave
-a status that knows nothing of it, and the next one could not tell it from a workload that was always so.
+A restart is reported before the template that causes it is written: otherwise an operator that dies in
+between would leave a status without it, and the next one could not detect that the workload was restarted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from slurm_operator.objects.desired import Manifest
     from slurm_operator.objects.references import Found
 
-# What the hashes in a pod template stand for, in the words of people.
+# What the hashes in a pod template stand for, as messages name it.
 _HASHES: Final = {
     wellknown.ANNOTATION_SLURM_KEY_HASH: wellknown.FILE_SLURM_KEY,
     wellknown.ANNOTATION_JWT_KEY_HASH: wellknown.FILE_JWT_KEY,
@@ -53,7 +53,7 @@ class Effect(StrEnum):
 
 
 class Inputs:
-    """The digest of each thing that a daemon reads, by the name people know it by."""
+    """The digest of each input that a daemon reads, by its name in messages."""
 
     def __init__(self, found: Found, manifests: Iterable[Manifest]) -> None:
         self.files: dict[str, str] = {}

@@ -73,11 +73,11 @@ class WorkloadController(ABC, Generic[K]):
     NAME: ClassVar[str]
     WORKERS: ClassVar[str]
     DAEMON: ClassVar[str]
-    """What people call what runs."""
+    """The name of the daemon in messages."""
     APP: ClassVar[str]
     """What its pods are called in their labels."""
     PATIENCE: ClassVar = 30.0
-    """For how many seconds a pod may wait for a node before somebody has to hear of it."""
+    """For how many seconds a pod may stay unscheduled before a condition reports it."""
 
     def __init__(self, wiring: Wiring, kind: type[K], children: Children) -> None:
         self._kind = kind
@@ -103,7 +103,7 @@ class WorkloadController(ABC, Generic[K]):
     # ---------------------------------------------------------------------------------------- for subclasses
     @abstractmethod
     def workload(self, live: K) -> Slot | None:
-        """Return what runs the daemon, None when somebody else runs it."""
+        """Return the workload that runs the daemon, None when the daemon is external."""
 
     @abstractmethod
     async def plan(self, live: K) -> Plan:
@@ -144,7 +144,7 @@ class WorkloadController(ABC, Generic[K]):
         more = await self.act(live, plan, done)
         found = [*plan.troubles, *verdict.troubles(plan.desired.problems), *done.troubles, *more]
         if not any(isinstance(error, Conflict) for error in done.errors):
-            # Else somebody was faster with one of the children: the retry, in a moment, knows more.
+            # On a conflict another client has changed one of the children: the retry reads its new state.
             await self._say(live, plan, done, found)
         if done.errors:
             raise done.errors[0] if len(done.errors) == 1 else ExceptionGroup("children", done.errors)
@@ -189,7 +189,7 @@ class WorkloadController(ABC, Generic[K]):
         await self._publish(live, said, self.fields(live, workload))
 
     async def _publish(self, live: K, said: Sequence[Condition], fields: Mapping[str, Any]) -> None:
-        """Write conditions, and then tell people of those that moved."""
+        """Write conditions, then record Events for those that have changed."""
         old = {one.type: one for one in conditions_of(self._status.newest(live))}
         if not await self._status.write(live, *said, **fields):
             return

@@ -1,8 +1,9 @@
-"""ServiceMonitors: children of a kind that the cluster may or may not know.
+"""ServiceMonitors: children of a kind that the API server may or may not serve.
 
 The Prometheus operator can be installed at any time, before this operator or long after. Whether its kind is
-served is asked for with discovery, which everybody may read, every so often; a change is sent on `changes`.
-While nobody has answered, the kind is taken for unknown: nothing is made, and nothing is removed either.
+served is checked periodically through the discovery API, which every authenticated client may read; a change
+is sent on `changes`. Until the API server has answered, the kind counts as not served: no ServiceMonitor is
+created, and none is removed either.
 """
 
 from __future__ import annotations

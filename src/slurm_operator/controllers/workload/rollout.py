@@ -33,7 +33,7 @@ class Rollout:
 
 
 def assess(workload: Workload | None, daemon: str) -> Rollout:
-    """Judge a workload; `daemon` is what people call what it runs."""
+    """Return the state of a workload's rollout; `daemon` is the name of its daemon in messages."""
     if workload is None:
         return Rollout(Phase.ABSENT, f"{daemon} does not run yet")
     wanted = 1 if workload.spec.replicas is None else workload.spec.replicas

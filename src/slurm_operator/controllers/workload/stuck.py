@@ -1,10 +1,11 @@
 """Pods that keep their own replacement from being made; pure.
 
-A StatefulSet that starts its pods in order waits until a pod is ready before it replaces it, also when the
-pod is of an old version and will never be ready: a wrong image, a node that does not exist. The mistake is
-mended in the spec, and the pod stays. Such a pod serves nobody and is to be replaced in any case, so it may
-be deleted. Not so a pod in which a daemon runs at this moment, be it one that is still reading its state and
-has not answered a probe yet, nor one of which its node has said nothing: it may run.
+A StatefulSet that starts its pods in order waits until a pod is ready before it replaces it, even when the
+pod is of an old revision and will never be ready: a wrong image, a node that does not exist. The user fixes
+the mistake in the spec, and the pod stays. Such a pod serves no clients and will be replaced in any case, so
+it may be deleted. A pod in which a daemon runs may not, even if that daemon is still reading its state and
+has not answered a probe yet; nor may a pod that is bound to a node and whose kubelet has reported no
+containers yet: a daemon may run in it.
 """
 
 from __future__ import annotations

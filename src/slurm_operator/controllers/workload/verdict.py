@@ -2,9 +2,9 @@
 
 `Ready` is True when everything that the spec asks for exists and runs, in the version of the spec that the
 condition observed. `Progressing` is True while Kubernetes is on its way there by itself. `Degraded` is True
-when somebody has to do something; its message says what. So a reference that is missing makes an object not
-ready and degraded, and the message adds what still runs. Only a wish that can no longer be granted, such as
-another storage class for an existing volume, leaves `Ready` alone: nothing will ever come of waiting for it.
+when a user or an administrator has to act; its message contains what to do. So a missing reference makes an
+object not ready and degraded, and the message adds what still runs. Only a change that can no longer be made,
+such as another storage class for an existing volume, does not affect `Ready`: waiting for it would never end.
 `Stalled` is for tools that follow kstatus: True when only a correction of the object can help.
 """
 
@@ -49,7 +49,7 @@ class Cause(StrEnum):
     MISSING = desired.Reason.MISSING_REFERENCE.value
     INVALID = desired.Reason.INVALID_SPEC.value
     CONFLICT = "NameTaken"
-    """An object of somebody else has the name of one of ours."""
+    """An object that belongs to another owner has the name of one of ours."""
     FAILED = "ApplyFailed"
     """The API server refused an object."""
     STALLED = "RolloutStalled"
@@ -60,7 +60,7 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One thing that somebody has to look at."""
+    """One problem, as the conditions report it."""
 
     cause: Cause
     message: str
@@ -80,7 +80,7 @@ def troubles(problems: Iterable[desired.Problem]) -> tuple[Trouble, ...]:
 def conditions(
     live: Kind, rollout: Rollout | None, found: Iterable[Trouble], daemon: str
 ) -> tuple[Condition, Condition, Condition, Condition]:
-    """Return the conditions of `TYPES`; no rollout means that the daemon is run by somebody else."""
+    """Return the conditions of `TYPES`; no rollout means that the daemon is external."""
     bad = [*found]
     if rollout is not None and rollout.phase is Phase.STALLED:
         bad.append(Trouble(Cause.STALLED, rollout.message))

@@ -1,16 +1,17 @@
 """The key of the daemons: it may not be replaced in one step while workers have it.
 
-Daemons know each other by one key. A worker that runs a job keeps the key it started with until the job ends,
-while slurmctld is restarted with another one at once: from then on it hears nothing of that worker, and after
-`SlurmdTimeout` it gives the job up. Once the Secret is written it is too late: whatever the operator held
-back, any pod that starts for another reason would have the new key. So the write is refused, where nothing is
-lost yet.
+Daemons authenticate each other with one key. A worker that runs a job keeps the key it started with until the
+job ends, while slurmctld is restarted with another one at once: from then on the two reject each other's
+messages, and after `SlurmdTimeout` slurmctld gives the job up. Once the Secret is written it is too late:
+even if the operator delayed its own changes, any pod that starts for another reason would have the new key.
+So the write is rejected, while nothing is lost yet.
 
-A set of keys (`….jwks`) is the way to do it, since old and new are believed side by side: it may become
-another with which workers and slurmctld still hear each other (`keysets`). It may not vanish, and neither a
-Controller nor its Accounting may go from it, or from one key, to a single key that nobody here can compare
-with what the workers have. Helm goes on with the rest of a release when one object is refused: so all three
-are, or half a cluster would have the other key. Where there are no workers, everything may be done.
+A set of keys (`….jwks`) is the way to rotate keys, since old and new are both accepted: it may be replaced by
+another set with which workers and slurmctld can still communicate (`keysets`). It may not be removed, and
+neither a Controller nor its Accounting may switch from it, or from one key, to a single key that the webhook
+cannot compare with the key of the workers. Helm goes on with the rest of a release when one object is
+rejected: so the Secret, the Controller and the Accounting are all checked, or half a cluster would have the
+other key. Where there are no workers, every change is allowed.
 
 Contents are neither kept nor repeated.
 """
@@ -93,7 +94,7 @@ def check_loss(secret: str, losses: Mapping[str, Loss], world: World, findings: 
 
 
 def switches(after: SecretKeySelector | None, before: SecretKeySelector | None) -> bool:
-    """Tell whether another single key is named, of which nobody knows that the workers have it."""
+    """Return whether the reference changes to another single key, which the workers may not have."""
     return before is not None and after is not None and after.key != before.key and not is_key_set(after.key)
 
 
@@ -130,7 +131,7 @@ def _check_clusters(
     world: World,
     findings: Findings,
 ) -> None:
-    """Refuse a change if a cluster that it concerns has workers, or if nobody knows.
+    """Reject a change if a cluster that it affects has workers, or if that cannot be determined.
 
     A complaint is the field, the problem, and the way to do it in more steps; none if there is no way.
     """

@@ -1,14 +1,15 @@
 """A set of the daemons' keys (`slurm.jwks`), read as Slurm reads it, and the steps that a set may take.
 
-All keys of a set are believed, unless their time (`exp`) is over. One signs: the one whose `use` is
-`default`, or else the first. A message names its key by `kid`, so a key is the same only if its `kid` is.
+All keys of a set are accepted, unless they have expired (`exp`). One signs: the one whose `use` is `default`,
+or else the first. A message names its key by `kid`, so a key is the same only if its `kid` is.
 
-Between two sets a busy worker has the old one and slurmctld the new one. They hear each other as long as each
-has the key that the other signs with. That is the whole rule: the key that signed stays, and the key that
-signs was there.
+During a change a busy worker has the old set and slurmctld the new one. They can communicate as long as each
+has the key that the other signs with. That is the whole rule: the new set keeps the old signing key, and the
+old set already has the new signing key.
 
-Daemons do not start with a set that they cannot read, and with one whose signing key has expired they do not
-hear each other. Nobody can go there; where they are there, any other set is a cure.
+Daemons do not start with a set that they cannot read, and with one whose signing key has expired they reject
+each other's messages. A change to such a set is always rejected; a change from one to any usable set is
+allowed.
 """
 
 from __future__ import annotations

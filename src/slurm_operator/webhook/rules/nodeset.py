@@ -193,7 +193,7 @@ def _check_pod(nodeset: NodeSet, worker: Worker, found: Found, findings: Finding
 
 
 def _check_claims(nodeset: NodeSet, worker: Worker, pod: dict[str, Any], findings: Findings) -> None:
-    """Refuse claims that nobody would find: two of one name, or one that no container mounts."""
+    """Reject unusable claim templates: two of the same name, or one that no container mounts."""
     path = "spec.volumeClaimTemplates"
     names = claim_names(nodeset, worker.claim_identity)
     templates = nodeset.spec.volume_claim_templates or ()

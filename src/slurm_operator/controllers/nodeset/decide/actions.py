@@ -1,8 +1,8 @@
 """What a policy answers, and why a pod has to go.
 
-`Hold` has one word for machines and one sentence for people. Both reach the pod's condition, the NodeSet's
-condition, the event and the log unchanged, so the sentence holds nothing that changes by itself, such as an
-age: at rest nothing may be written.
+A `Hold` has a one-word reason for programs and a one-sentence message for users. Both reach the pod's
+condition, the NodeSet's condition, the event and the log unchanged, so the message contains nothing that
+changes by itself, such as an age: at rest nothing may be written.
 
 What a plan consists of: small frozen words, each of which is one write or one batch of equal writes.
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Wait(StrEnum):
     """What is being waited for, in one word for conditions."""
 
-    # Nobody can say what is on the node.
+    # What runs on the node cannot be determined.
     NO_CONNECTION = "NoConnection"
     NO_VIEW = "NoView"
     VIEW_STALE = "ViewStale"

@@ -9,18 +9,18 @@ Cordons of the Go operator have no second annotation. They are recognised by wha
 is never written over; what cannot be recognised is taken for a person's.
 
 The drain follows the annotation in both directions, and neither needs the other to have been written by this
-process: a worker that has nothing against it and whose node carries a drain of ours is undrained, whoever
-made the drain, before or after which crash. A drain of ours keeps the reason that it has. Where pods share a
-node in Slurm, one that must not get work outweighs one that may.
+process: a worker with no cause for a cordon, whose node carries a drain of ours, is undrained, no matter
+which process drained it, and before or after which crash. A drain of ours keeps the reason that it has. Where
+pods share a node in Slurm, one that must not get work outweighs one that may.
 
 Nodes that are down although a new slurmd serves them.
 
 A pod that ends takes its node down, and so does slurmctld with a node that falls silent. When a slurmd
-registers, Slurm lifts that only with `ReturnToService=2`; its default is to leave it to a person, who in
-Kubernetes would have to come after every update. So the node is resumed here, on three conditions: what took
-it down was a pod of ours or slurmctld's own "Not responding"; its slurmd was started after that, by Slurm's
-clock, so that a pod on its way out is never given work; and nobody wants the node to be drained. As always
-before a node gets work, its pod must be protected.
+registers, Slurm lifts that only with `ReturnToService=2`; by default an administrator has to resume the node,
+in Kubernetes after every update. So the node is resumed here, on three conditions: what took it down was a
+pod of ours or slurmctld's own "Not responding"; its slurmd was started after that, by Slurm's clock, so that
+a terminating pod is never given work; and there is no cause to keep the node drained, nor a drain by another
+client. As always before a node gets work, its pod must be protected.
 
 A resume lifts a drain as well. It is sent instead of an undrain where both are due, since an undrain would
 leave a reason that is younger than the slurmd.
@@ -69,7 +69,7 @@ _GO_REASON: Final = re.compile(
 class Author(Enum):
     """Who has cordoned a pod."""
 
-    NOBODY = "nobody"
+    NONE = "none"
     OPERATOR = "operator"
     PERSON = "person"
 
@@ -96,7 +96,7 @@ class Cordons:
 def author(seen: Observation, sight: Sight, worker: Worker) -> Author:
     """Return who has cordoned a pod."""
     if not worker.cordoned:
-        return Author.NOBODY
+        return Author.NONE
     if worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY):
         return Author.OPERATOR
     if not sight.ours(worker.slurm_name):
@@ -158,18 +158,18 @@ def _concerned(
     seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]
 ) -> list[Worker]:
     """Return the workers about which there is anything to decide, and those that share a node with one."""
-    everybody = list(workers)
+    every = list(workers)
     marks = (wellknown.ANNOTATION_POD_CORDON, wellknown.ANNOTATION_POD_CORDON_BY)
     nodes = {
         worker.slurm_name
-        for worker in everybody
+        for worker in every
         if worker.uid in going
         or worker.request is not None
         or any(mark in worker.annotations for mark in marks)
         or ((machine := seen.nodes.get(worker.node)) is not None and nodefit.cordoned(machine))
         or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
     }
-    return [worker for worker in everybody if worker.slurm_name in nodes] if nodes else []
+    return [worker for worker in every if worker.slurm_name in nodes] if nodes else []
 
 
 def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Cause]) -> Cause | None:
@@ -191,9 +191,9 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
             changes.annotations[wellknown.ANNOTATION_POD_CORDON] = None
         if written is not None:
             changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = None
-        # Somebody may have cordoned it meanwhile: what was not seen must not be taken away.
+        # A user may have cordoned it in the meantime: a cordon that was not observed must not be removed.
         changes.guarded = True
-    elif who is Author.NOBODY:
+    elif who is Author.NONE:
         changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
         changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True

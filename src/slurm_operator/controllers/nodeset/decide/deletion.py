@@ -8,35 +8,35 @@ The first rule of all: a pod is deleted only if no job can be running in it. Tha
     not in Slurm, and slurmd never started, or the pod has finished
     not in Slurm for long, and not lost with work on it
 
-The last one needs care, whyever the pod has to go: scale-in, update, registration, or the end of the NodeSet.
-That a list leaves a node out proves little. A slurmrestd in trouble answers with half a list; a process that
-has just started cannot tell such a list from a whole one, for it has never seen another; and a job may have
-started after the last look of the process before it, so that nobody has written it down. A running pod whose
-node is not listed therefore goes only when all of this is so:
+The last one needs care, whatever the pod is deleted for: scale-in, update, registration, or the deletion of
+the NodeSet. That a list omits a node proves little. A failing slurmrestd may return a partial list; a process
+that has just started cannot distinguish such a list from a complete one, because it has seen no other; and a
+job may have started after the previous process last listed the jobs, so that it is recorded nowhere. A
+running pod whose node is not listed is therefore deleted only if all of these are true:
 
-    - every list for `REGISTRATION_SECONDS` left the node out, by the clock of this process, which no
-      correction of the machine's clock moves; none was of slurmctld's first minute (`slurm.belief`);
-    - the list of jobs, as fresh, has no job on the node, nor one that nobody can place;
-    - nothing says that the node had work when it vanished: neither the conditions and the deadline that this
-      operator wrote on the pod, nor what this process remembers. Slurm refuses to delete a node with jobs, so
+    - every list for `REGISTRATION_SECONDS` omitted the node, by the monotonic clock of this process, which
+      corrections of the system clock do not change; none was of slurmctld's first minute (`slurm.belief`);
+    - the list of jobs, as fresh, has no job on the node, nor one whose nodes cannot be determined;
+    - nothing shows that the node had work when it vanished: neither the conditions and the deadline that this
+      operator wrote on the pod, nor the memory of this process. Slurm refuses to delete a node with jobs, so
       a busy node that is not listed was lost with slurmctld's state, and its jobs run on. Until the latest
       end of these jobs, by Slurm's clock and by ours, the pod stays;
-    - its name in Slurm is certain: slurmd was told it, or Slurm has listed it while the pod ran. To replace a
-      worker only because its node is absent, Slurm must have listed it;
-    - slurmctld, asked for this one node by its name (`Proof.NAME`), says that it has none. That is another
-      question than the list, and its answer, stale as it is about states, is right about what exists: half a
-      list is found out here. A node that is there by name keeps its pod.
+    - its name in Slurm is certain: slurmd was started with it, or Slurm has listed it while the pod ran. To
+      replace a worker only because its node is absent, Slurm must have listed it;
+    - slurmctld, queried for this one node by its name (`Proof.NAME`), reports that it does not exist. That is
+      another query than the list, and its reply, although stale about states, is right about what exists: it
+      exposes a partial list. A node that exists by name keeps its pod.
 
-So a job could be killed only if slurmctld itself denied the node for that long, in both ways, while a job ran
-of which it had never told anybody.
+So a job could be killed only if slurmctld itself omitted the node from its lists for that long, and denied it
+by name as well, while the node ran a job that slurmctld had never reported.
 
-How new Slurm's word must be for something that cannot be taken back, and how long it counts. Pure.
+How recent Slurm's data must be for an irreversible action, and how long they stay valid. Pure.
 
-Where Slurm's word is the ground for a deletion, its list of nodes must have been asked for within the last
-second, and counts for two seconds more. A list of thousands of nodes takes longer than that to arrive; so one
-that was asked for on purpose counts as well, for two seconds from its arrival. No longer: thousands of
-deletions take longer than somebody needs to give a node work again. Where a list is not enough, Slurm must
-have been asked for the node by its name as well, together with a list, and that lasts for two seconds, too.
+Where a deletion depends on Slurm's data, the list of nodes must have been requested within the last second,
+and stays valid for two seconds more. A list of thousands of nodes takes longer than that to arrive; so one
+that was requested on purpose is valid as well, for two seconds from its arrival. No longer: thousands of
+deletions take longer than it takes a user to give a node work again. Where a list is not enough, Slurm must
+have been queried for the node by its name as well, together with a list; that is valid for two seconds, too.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def may_undrain(worker: Worker, sight: Sight) -> Decision:
 
 
 def foreign_drain(node: Node) -> Hold:
-    """Say that somebody else has drained a node, if only Slurm, which takes no node back by itself either."""
+    """Return the hold for a node that another client drained, or Slurm, which does not undrain it either."""
     who = "Slurm, which refuses its registration" if "INVALID_REG" in node.state else "somebody else"
     why = f"with the reason {node.reason!r}" if node.reason else "without a reason"
     return Hold(Wait.FOREIGN_DRAIN, f"{node.name} was drained by {who}, {why}: it stays drained")

@@ -14,8 +14,9 @@ With `--cascade=foreground` Kubernetes deletes what the NodeSet owns at once, no
 protected, but also the budget that protects them from evictions. So it and the Service are kept for as long
 as workers drain.
 
-Kubernetes deletes whatever a NodeSet owns with it, also a pod whose labels somebody has changed, and which is
-therefore no worker to anybody. So before the finalizer goes, all pods of the namespace are asked for.
+Kubernetes deletes everything that a NodeSet owns with it, including a pod whose labels a user has changed,
+and which therefore is not a worker of any NodeSet. So before the finalizer is removed, all pods of the
+namespace are listed, unless they are to be orphaned.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def skips_drain(seen: Observation) -> bool:
-    """Tell whether somebody asked that the pods go with the NodeSet, whatever runs on them."""
+    """Return whether the NodeSet is annotated to be deleted with its pods, whatever runs on them."""
     return seen.nodeset.metadata.annotations.get(wellknown.ANNOTATION_SKIP_DRAIN) == wellknown.TRUE
 
 

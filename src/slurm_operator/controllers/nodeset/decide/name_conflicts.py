@@ -5,10 +5,11 @@ are lost. So a name belongs to one NodeSet. Who has a pod of that name has the n
 has yet, it is the oldest of those that ask for it. Age does not outweigh a pod: a NodeSet that is given other
 names must not take them from workers that run.
 
-A NodeSet makes no pod under a name that is another's. It may have such a pod all the same, made before
-anybody looked (by the Go operator, or in the moment in which two NodeSets changed). Whose jobs those on the
-node are, nobody can tell then: the node is as unknown to the younger one as if Slurm did not answer, so it
-neither deletes the pod nor writes anything about the node, and says what a person has to change.
+A NodeSet creates no pod under a name that is another's. It may have such a pod all the same, created without
+this check (by the Slinky slurm-operator, or while two NodeSets changed at the same moment). In which of the
+two pods the jobs of the node run cannot be determined then. For the younger NodeSet the state of the node is
+unknown, as if Slurm did not answer: its pod is not deleted, nothing is written about the node, and a
+condition reports what an administrator has to change.
 
 Names of workers that belong to a Kubernetes node.
 
@@ -86,7 +87,7 @@ def heirs(
 def taken(seen: Observation, name: str, machine: Node | None = None) -> Hold | None:
     """Say why a NodeSet must not make a worker of a name, if it is another one's."""
     if not seen.neighbours or (machine is None and series(seen.nodeset) is None):
-        # On the network of a machine its worker has the machine's name, and nobody knows yet which that is.
+        # With host networking a worker has the name of its Kubernetes node, which is not known yet.
         return None
     bearers = seen.bearers.get(name, _NOBODY)
     having = next((one for one in seen.neighbours if one.uid in bearers), None)

@@ -77,12 +77,12 @@ class Worker:
 
     @property
     def active(self) -> bool:
-        """Tell whether nobody has asked for its deletion yet."""
+        """Return whether its deletion has not been requested yet."""
         return not self.deleting
 
     @property
     def cordoned(self) -> bool:
-        """Tell whether its node must take no work, whoever said so."""
+        """Return whether its node must take no work, by an annotation of the operator or of a user."""
         return self.annotations.get(wellknown.ANNOTATION_POD_CORDON) == wellknown.TRUE
 
     @property
@@ -268,7 +268,7 @@ def _finished_at(pod: Pod) -> datetime | None:
 # Set by `kubectl delete --cascade=orphan`: the pods are to stay.
 FINALIZER_ORPHAN: Final = "orphan"
 
-# The latest end of jobs of which nobody knows one; any other end is earlier.
+# The latest end of jobs whose end is unknown; any other end is earlier.
 NO_DEADLINE: Final = "9999-12-31T23:59:59Z"
 
 

@@ -4,7 +4,8 @@ The order matters where two decisions meet. Who has to go is settled first: by n
 update with what `maxUnavailable` leaves, then by registration with the rest. Then each pod that has to go is
 either deleted, or held with a reason and kept from new work. What stays is looked after, last of all: a pod
 whose time has come, and whose Slurm node was seen drained a moment ago, does not wait until others have their
-labels. While the cache of pods is behind our own writes nobody is counted, and only the upkeep goes on.
+labels. While the cache of pods is behind our own writes, or the pods of the NodeSet are otherwise uncertain,
+workers are not counted, and only the upkeep continues.
 
 The plan of a state that is as it should be is empty.
 """
@@ -105,7 +106,7 @@ def plan(seen: Observation) -> Plan:
 def _leave(seen: Observation, sight: Sight) -> Plan:
     """Decide about a NodeSet that is being deleted."""
     if finalizer.lets_go(seen):
-        # The pods need not be waited for; the reservation would outlive everybody who knows of it.
+        # The pods need not be waited for; but once the NodeSet is gone, nothing deletes its reservation.
         bare = finalizer.unprotect(seen)
         parting = [
             *bare,

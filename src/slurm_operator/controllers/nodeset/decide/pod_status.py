@@ -10,9 +10,9 @@ the writes would be in the way of what moves. So they are put off, for some seco
     - a drain, or its end, is asked for the first time: the next list will show it, and most idle pods are
       gone by then;
     - a node has just begun to look drained, and the jobs that decide about it are being listed;
-    - the pod has just become ready, and others are still on their way: whoever scales out waits for these,
-      and for the status that counts them. Not if the node has work: that is noted at once, since it has to
-      be known should Slurm forget.
+    - the pod has just become ready, and others are still starting: a user who scales out waits for these,
+      and for the status that counts them. Not if the node has work: that is recorded at once, since the
+      record is needed if Slurm loses the node.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def changed_conditions(
 
 # From a pod that is ready to the list that shows what was written about its node: a few polls.
 JUST_NOW_SECONDS: Final = 10.0
-# A pod that takes longer to start waits for something else than its turn, and nobody waits for it.
+# A pod that takes longer to start waits for something else than its turn, so no write is put off for it.
 STARTS_SECONDS: Final = 30.0
 
 

@@ -2,18 +2,19 @@
 
 It is made once for each start time: that it has been made is kept in the condition `ReservationCreated`, so
 that a window that is over does not open again. A reservation that the Go operator made is recognised by the
-same condition. The finalizer stays until Slurm has confirmed that the reservation is gone, in its answer to
-the deletion; that Slurm cannot be asked, or that a list does not have it, is no such confirmation.
+same condition. While the Controller exists, the finalizer stays until Slurm has confirmed that the
+reservation is gone, in its answer to the deletion; that Slurm cannot be queried, or that a list does not have
+it, is no such confirmation. If the Controller is deleted, the finalizer is removed at once.
 
 Whether to write to the reservation once more: Slurm took the last write, and yet lists it otherwise. Pure.
 
-Slurm may take what is sent and make something else of it: leave a flag out, move a start, drop a node. A plan
-compares its wish with the list and would ask for the same again with each list. So what was wished is kept,
-with all that the lists had when it was written. If a later list has one of these again, writing changes
-nothing: people hear of it, and nothing is sent until they wish for something else, the list changes, or
-slurmctld starts anew, which may have lost what it took. If the list has become something new, which is still
-not what was wished, it is tried again after a while. A deletion is tried again in any case, for a NodeSet
-that goes waits for it.
+Slurm may accept a request and store something else: leave a flag out, move a start, drop a node. A plan
+compares the wanted reservation with the list and would send the same request again with each list. So the
+request is kept, with all that the lists had when it was sent. If a later list has one of these again, writing
+changes nothing: that is reported in the condition `Degraded`, and nothing is sent until the user asks for
+something else, the list changes, or slurmctld restarts, which may have lost what it accepted. If the list has
+something new, which is still not what was requested, the request is repeated after a while. A deletion is
+repeated in any case, because the deletion of a NodeSet waits for it.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ def _keep(seen: Observation, spec: ReservationSpec) -> list[Action]:
 
 
 def _over(seen: Observation, spec: ReservationSpec) -> bool:
-    """Tell whether a window would be over as soon as it is made: Slurm drops it, and nobody ever sees it."""
+    """Return whether a window would be over once it is created: Slurm drops it, and no list shows it."""
     if spec.start_time is None or not _RECURRING.isdisjoint(spec.flags):
         return False
     return spec.start_time + timedelta(minutes=spec.duration_minutes or 0) <= seen.wall

@@ -220,7 +220,7 @@ def marked(worker: Worker, cause: Cause) -> bool:
 def _rank(worker: Worker, sight: Sight, cause: Cause) -> tuple[Any, ...]:
     busy = sight.busy(worker.slurm_name)
     begun = marked(worker, cause)
-    # While nobody knows what is busy, what has begun stays first: an outage changes no mind.
+    # While it is unknown which nodes are busy, draining workers stay first: an outage changes no choice.
     idle = busy is False or (busy is None and begun)
     deadline = read_deadline(worker) or _EPOCH
     ready_since = worker.ready_since or datetime.max.replace(tzinfo=UTC)

@@ -6,7 +6,8 @@ pods for one node the best stays: the one that serves, else the oldest.
 A worker is called after its node, up to the first dot, or as an annotation of the node says. So two nodes may
 ask for one name, as all nodes that are called by their IP addresses do. Two slurmd of one name would fight
 for the node in Slurm, and jobs would be lost: the node whose worker has the name keeps it, else the first;
-the others get no worker, and those they have keep the names that they have, until somebody annotates them.
+the other nodes get no worker, and their existing workers keep their names, until an administrator annotates
+the nodes.
 """
 
 from __future__ import annotations

@@ -208,7 +208,7 @@ class Sight:
         return min(wall, slurms)
 
     def busy(self, name: str) -> bool | None:
-        """Tell whether work is on a node; None if nobody can say."""
+        """Return whether work is on a node; None if that is unknown."""
         node = self.node(name)
         if node is None or self._seen.view is None:
             return None
@@ -299,7 +299,7 @@ def alive(node: Node) -> bool:
 
 
 def draining(node: Node) -> bool:
-    """Tell whether a node takes no new work, whoever wanted that."""
+    """Return whether a node is drained or draining, no matter which client drained it."""
     return "DRAIN" in node.state and "UNDRAIN" not in node.state
 
 

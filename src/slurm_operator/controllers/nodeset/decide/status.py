@@ -1,10 +1,11 @@
-"""What to tell people: the fields of the status and its conditions, with counts.
+"""What is reported to users: the fields of the status and its conditions, with counts.
 
-`Ready` says whether all wanted workers are up to date and in service. `Progressing` says what is under way,
-and what it waits for: every hold is counted by its reason. `Degraded` says what needs somebody's attention.
-Numbers that come from Slurm stay as they were while nobody can ask it, and so does, in the first seconds of a
-new process, what was wrong or drained in Slurm: a restart of the operator is no news. All sentences follow
-from what is seen alone, so that the same state always gives the same status.
+`Ready` states whether all wanted workers are up to date and in service. `Progressing` states what is under
+way, and what it waits for: every hold is counted by its reason. `Degraded` states what needs an
+administrator's attention. Numbers that come from Slurm stay as they were while Slurm cannot be queried. So
+does, in the first seconds of a new process, what was wrong or drained in Slurm: a restart of the operator
+alone does not change the conditions. All messages follow from the observation alone, so that the same state
+always gives the same status.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.decide.plan import Plan
     from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
 
-# Waiting for these is part of every scale-in; anything else needs somebody, or Slurm, to come back.
+# Waits of normal operation, or reported elsewhere; any other needs an administrator, or Slurm to recover.
 _ORDINARY = frozenset(
     {
         *(Wait.DRAIN_PENDING, Wait.JOBS_RUNNING, Wait.JOBS_COMPLETING, Wait.CLAIMS_PENDING),
@@ -40,7 +41,7 @@ _ORDINARY = frozenset(
 
 _NODES_DOWN: Final = "NodesDown"
 _NODES_REFUSED: Final = "NodesRefused"
-# Troubles that only Slurm can tell of, or only somebody who can ask it.
+# Reasons that can be confirmed only by querying Slurm, or that report that it cannot be queried.
 _OF_SLURM = frozenset(
     {
         _NODES_DOWN,
@@ -171,7 +172,7 @@ def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
     elif decided.going:
         reason, message = "Removing", f"{len(decided.going)} workers have to go; {total} are wanted"
     elif not seen.settled:
-        # Nobody was counted, so nobody knows whether some still have to go.
+        # Workers were not counted, so it is unknown whether some are still pending removal.
         reason, message = Wait.CACHE_BEHIND.value, "the cache of pods does not show the last writes yet"
     else:
         text = f"{total} workers are available"
@@ -247,7 +248,7 @@ def _wrong(seen: Observation, sight: Sight, decided: Plan, *, unasked: bool) -> 
     unable = next((hold for hold in blind if hold is not None and hold.reason not in _ORDINARY), None)
     if unable is not None and not unasked:
         found.append((unable.reason.value, unable.message))
-    # While nobody can say anything, each hold only says that again.
+    # While the state of nodes cannot be determined, each hold would only repeat that.
     stuck = [held.hold for held in decided.holds if held.hold.reason not in _ORDINARY and unable is None]
     if stuck:
         found.append((stuck[0].reason.value, f"{len(stuck)} workers; {stuck[0].message}"))

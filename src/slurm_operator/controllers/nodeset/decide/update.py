@@ -91,7 +91,7 @@ def _undecided(sight: Sight, worker: Worker) -> bool:
 def _unavailable(seen: Observation, workers: list[Worker], desired: int) -> int:
     seconds = seen.nodeset.spec.min_ready_seconds
     serving = sum(
-        # Of an old worker nobody waits for more: it was available long ago, or is about to be replaced.
+        # minReadySeconds is not for old workers: they were available long ago, or are about to be replaced.
         worker.available(seen.wall, seconds) if worker.revision in seen.revision.same else worker.healthy
         for worker in workers
     )

@@ -1,17 +1,17 @@
-"""What is done at Slurm's pace, beside the passes over a NodeSet.
+"""Background tasks (errands) that wait for Slurm while the reconciles of a NodeSet go on.
 
-A pass never waits for Slurm: whoever asks for more workers gets them while slurmrestd hangs. What a pass
-wants of Slurm it orders here, as an errand that runs in the background, and ends; the end of an errand puts
-the NodeSet back into the queue, so that the next pass sees at once what came of it. Errands are ended with
-the process, with its lease, and with their NodeSet.
+A reconcile never waits for Slurm: a NodeSet that is scaled out gets its workers while slurmrestd hangs. What
+a reconcile needs from Slurm it starts here, as a background task, and ends; when a task with a result ends,
+the NodeSet is put back into the queue, so that the next reconcile sees the result at once. Background tasks
+are cancelled with the process, with its lease, and with their NodeSet.
 
-Of each kind a NodeSet has one errand at a time, changes of state aside: these are never about the same node
-twice, because a plan says nothing about a node whose state is being changed.
+A NodeSet has one task of each kind at a time, except for state changes: two of these never concern the same
+node, because a node whose state is being changed is left out of the next ones.
 
-Ask Slurm again, in the background: for its nodes, and for single ones by their names.
+Query Slurm again, in the background: for its nodes, and for single ones by their names.
 
-The pass that orders this ends without an answer. The next one, which the answer calls, finds it in the view
-and in the memory, decides everything once more, and goes on while it counts (`deletion`).
+The reconcile that starts this ends without an answer. The next one, which the answer causes, finds it in the
+view and in the memory, decides everything once more, and continues while the answer is valid (`deletion`).
 """
 
 from __future__ import annotations
@@ -124,9 +124,9 @@ class Errands:
 
 @dataclass(slots=True)
 class Refusals(Generic[H]):
-    """What Slurm did not take of one kind of errand: people hear of it, and it is tried again later.
+    """The writes of one kind that Slurm did not accept: they are reported, and tried again later.
 
-    Only that waits: one machine with a bad annotation must not keep the others.
+    Only these wait: one Kubernetes node with a bad annotation must not delay the others.
     """
 
     first: float
@@ -144,7 +144,7 @@ class Refusals(Generic[H]):
             self.trouble, self.retry_at, self._row = None, 0.0, 0
 
     def tell(self, outcome: Outcome) -> None:
-        """Let people hear of it."""
+        """Report the rejected writes in the outcome of a reconcile."""
         if self.trouble is not None:
             outcome.trouble(self.trouble.reason, self.trouble.message)
 
@@ -204,7 +204,7 @@ async def _ask(connection: Connection, memory: Memory, after: float, names: Sequ
         after = max(after, _now() - FRESH_SECONDS)
         await connection.watch.refreshed(after, _now() + _VIEW_SECONDS)
     except SlurmError:
-        # The view itself says why, to everybody, as soon as it is old. The next connection may do better.
+        # The view itself gives the cause to all readers as soon as it is stale. A new connection may work.
         memory.ask_at = 0.0 if connection.watch.closed else _now() + _PAUSE_SECONDS
         return True
     ended = _now()

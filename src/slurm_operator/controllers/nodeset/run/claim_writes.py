@@ -1,8 +1,8 @@
 """The volume claims of workers: made before their pod, given their owners before the pod goes.
 
-A claim that is on its way out cannot be used again, and a pod that names it would wait for a volume that
-nobody makes; so its worker waits. One that exists under the right name without our labels is a person's gift:
-it gets the labels, by which it is seen from then on.
+A volume claim that is being deleted cannot be used again, and a pod that names it would wait for a volume
+that is never provisioned; so its worker waits. One that exists under the right name without our labels is
+regarded as created by a user for the worker: it gets the labels, by which it is watched from then on.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class Actor:
                 kept = await self._finalizers(work, some)
                 guarded = kept or not {*some} & _GUARDS
             elif kind is do.CreatePod and not guarded:
-                # Whoever deletes the NodeSet now would delete them with whatever runs in them.
+                # If the NodeSet were deleted now, they would be deleted with it, whatever runs in them.
                 if work.outcome.errors:
                     work.outcome.trouble(Cause.FAILED, _UNGUARDED)
             else:
@@ -88,8 +88,8 @@ class Actor:
     async def tell_pods(self, work: Work) -> dict[Trouble, None]:
         """Write the conditions of pods, some hundred at most, and return what went wrong.
 
-        This comes last, after the status of the NodeSet, and the rest waits for the next pass: nobody who
-        looks at a NodeSet should wait until each of a thousand pods has its conditions.
+        This comes last, after the status of the NodeSet, and the rest waits for the next reconcile: a client
+        that watches the NodeSet should not have to wait until each of a thousand pods has its conditions.
         """
         waiting = [action for action in work.plan.actions if isinstance(action, do.PatchPodStatus)]
         if waiting and (moving := _settling(work)):
@@ -124,7 +124,7 @@ class Actor:
             case do.DeleteReservation:
                 self._records.delete_reservation(work, group[0])
             case _:
-                raise TypeError(f"nobody knows how to do {kind.__name__}")
+                raise TypeError(f"no step carries out {kind.__name__}")
 
     async def _finalizers(
         self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]

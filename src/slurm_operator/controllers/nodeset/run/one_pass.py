@@ -1,10 +1,10 @@
 """What the parts that carry out a plan share: the plan with its surroundings, and how many writes at once.
 
-What became of one pass over a NodeSet: what went wrong, and when to look again without being called.
+What became of one reconcile of a NodeSet: what went wrong, and when to requeue it without an event.
 
-A trouble is for people and ends up in the condition `Degraded`; an error is for the queue, which tries again
-with a growing pause. Most errors are troubles, too. A conflict is none: somebody was faster, and what they
-did is on its way through the caches.
+A trouble is reported to users, in the condition `Degraded`; an error goes to the queue, which tries again
+with a growing delay. Most errors are troubles, too. A conflict, or an object that is not found, is neither:
+another client changed or deleted the object first, and the caches will show that soon.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ class Work:
 
 
 async def aside(seen: Observation, decide: Callable[[], T]) -> T:
-    """Let a pure function decide about many workers without holding up everybody else.
+    """Run a pure function that decides about many workers without blocking the event loop.
 
-    It takes some 20 µs for each worker that there is or should be, so that thousands would keep the event
-    loop for longer than is good for the lease and for other NodeSets. In a thread of its own it hands over
-    every few milliseconds. What it reads is frozen.
+    It takes some 20 µs for each worker that there is or should be, so that thousands would block the event
+    loop for too long for the lease and for other NodeSets. In a thread of its own it yields every few
+    milliseconds. What it reads is frozen.
     """
     wanted = len(seen.nodes) if seen.daemon else seen.nodeset.spec.replicas
     if max(len(seen.workers), wanted) < _MANY:
@@ -101,8 +101,8 @@ async def slowly(items: Iterable[T], function: Callable[[T], Awaitable[bool]]) -
     """Do something with each item, at first one, then ever more at a time; return how many were begun.
 
     Each success lets two follow, so the number doubles with each answer, as in batches of 1, 2, 4 and so on,
-    but nobody waits for the slowest of a batch. After the first failure nothing new is begun: what fails for
-    one mostly fails for all, and a thousand refusals help nobody.
+    but without waiting for the slowest of a batch. After the first failure no new item is begun: what fails
+    for one mostly fails for all, and a thousand rejected requests are of no use.
     """
     waiting = iter(items)
     running: set[asyncio.Task[bool]] = set()
@@ -153,7 +153,7 @@ class Outcome:
     """Nothing is missing that decides how many pods there should be, and which."""
 
     def trouble(self, reason: str, message: str) -> None:
-        """Note something that people should hear of."""
+        """Record a problem to report in the condition `Degraded`."""
         self.troubles[Trouble(str(reason), message)] = None
 
     def unbuildable(self, error: Unbuildable) -> None:
@@ -177,9 +177,9 @@ class Outcome:
         self.looks.append(after)
 
     def again(self) -> float | None:
-        """Return after how many seconds to look again without being called; None if nobody asked for it.
+        """Return after how many seconds to requeue without an event; None if that was not requested.
 
-        Also after an error, beside the growing pause: one part that fails must not hold up the others.
+        Also after an error, in addition to the growing delay: one part that fails must not delay the others.
         """
         if not self.looks:
             return None
@@ -187,6 +187,6 @@ class Outcome:
 
 
 def namespace_ends(error: KubeError) -> bool:
-    """Tell whether something could not be made because its namespace is being deleted: nobody minds."""
+    """Return whether a create failed because its namespace is being deleted, which is not reported."""
     causes = error.details.get("causes", ()) if isinstance(error, Forbidden) else ()
     return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -1,8 +1,9 @@
 """Pods without an owner that belong to a NodeSet, and pods that belong to it no longer.
 
-A pod is a NodeSet's if it has the labels of its selector and a name that the NodeSet gives. One that nobody
-controls is adopted: after `kubectl delete --cascade=orphan` and a new NodeSet of the same name, workers run
-on. One of ours that somebody gave other labels is let go; its name stays taken until it is deleted.
+A pod is a NodeSet's if it has the labels of its selector and a name that the NodeSet gives. One without a
+controller is adopted: after `kubectl delete --cascade=orphan` and a new NodeSet of the same name, workers
+keep running. A pod of the NodeSet whose labels a user has changed is released; its name stays in use until it
+is deleted.
 
 Before the first adoption of a pass the API server is asked whether the NodeSet is still there, the same and
 not being deleted: a cache could lag behind its end, and the pods would follow it into the grave.
@@ -42,7 +43,7 @@ def matches(nodeset: NodeSet, pod: Pod) -> bool:
 
 
 def adoptable(nodeset: NodeSet, pod: Pod) -> bool:
-    """Tell whether a pod that nobody controls is one of a NodeSet's workers."""
+    """Return whether a pod without a controller is one of a NodeSet's workers."""
     if pod.deleting or not matches(nodeset, pod):
         return False
     if slurmd_identity.scaling_mode(pod) == ScalingMode.DAEMON_SET:
@@ -58,7 +59,7 @@ class Adoption:
         self._caches = caches
 
     async def settle(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
-        """Adopt what is a NodeSet's, let go what is not; while that is under way, nobody is counted."""
+        """Adopt a NodeSet's pods and release others; while that is under way, workers are not counted."""
         owned = self._caches.owned_pods(nodeset)
         foreign = [pod for pod in owned if not matches(nodeset, pod) and not pod.deleting]
         orphans = [pod for pod in self._caches.orphan_pods(nodeset) if adoptable(nodeset, pod)]

@@ -1,14 +1,15 @@
 """Write pods: make them, change their labels, annotations and conditions, delete them.
 
 Before each create and each delete an expectation is raised, and withdrawn only if the write certainly had no
-effect. A name that is taken is looked at: our own pod, of a create whose answer was lost, is waited for;
-anybody else's is left alone, and people hear of it.
+effect. If the name is in use, that pod is read: our own pod, of a create whose response was lost, is waited
+for; any other is left alone and reported in the condition `Degraded`, unless it is being deleted.
 
-A pod is deleted by its UID and never otherwise. Where Slurm's word is the ground it must be new enough
-(`deletion`); else Slurm is asked again, in the background, and this pass deletes nothing. Right before the
-deletions everything is looked at and decided once more, and only what still may go goes, while it counts: no
-such deletion leaves this process later, however long the API server let it wait. If the answer does not come
-soon after that, nobody knows what became of it, and only the cache can tell.
+A pod is deleted by its UID and never otherwise. Where a deletion depends on Slurm's data, these must be
+recent enough (`deletion`); else Slurm is queried again, in the background, and this reconcile deletes no such
+pod. Right before the deletions everything is observed and decided once more, and only pods that may still be
+deleted are, while the data are valid: no such deletion is sent later, however long the API server delayed it.
+If the response does not arrive soon after that, the outcome of the deletion is unknown until the cache shows
+it.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ _DELETING_SECONDS: Final = 10.0
 _AHEAD_SECONDS: Final = 0.75
 # For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
 _ANSWER_SECONDS: Final = 5.0
-# Somebody else's pod may be in none of our caches, so its end is no event.
+# A pod of another owner may be in none of our caches, so its deletion may cause no event.
 _LOOK_AGAIN: Final = 10.0
 
 

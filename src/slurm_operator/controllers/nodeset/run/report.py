@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-nodeset"
 _SECONDS_BETWEEN: Final = 0.5
 _SHOWN: Final = 3
-# For how many seconds a pod may wait for a machine before somebody has to hear of it.
+# For how many seconds a pod may wait for a node before that is reported.
 _PATIENCE: Final = 30.0
 # What the plan says about pods to make, which is not news while none can be made.
 _MAKING: Final = "ScalingUp"

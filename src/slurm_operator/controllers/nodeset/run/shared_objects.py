@@ -1,16 +1,16 @@
 """The objects beside the pods: the Service and the budget that workers share, and sshd's configuration.
 
 The Service and the budget belong to all NodeSets of a Controller; each of them applies both, with all of them
-as owners. One that somebody else controls is left alone and becomes a trouble with a name. One child that
-cannot be written does not stop the others, nor the pods.
+as owners. One that another object controls is left alone and reported by name in the condition `Degraded`.
+One child that cannot be written does not stop the others, nor the pods.
 
 What a NodeSet shares with others of a Controller that it has left.
 
 The Service and the budget of workers belong to all NodeSets of a Controller. One that has moved to another
-Controller leaves them as soon as none of its pods belongs to the former cluster: whoever is left keeps them,
-and the last one deletes the Service. The budgets in the cache tell which clusters these are, so a budget is
-left last, and a crash in between loses nothing. The last owner keeps it: it protects no pod any more, and the
-operator has no right to delete budgets.
+Controller is removed from their owners as soon as none of its pods belongs to the former cluster: the
+NodeSets that remain keep them, and the last one deletes the Service. The budgets in the cache show which
+clusters these are, so a budget is left last, and a crash in between loses nothing. The last owner keeps the
+budget: it protects no pod any more, and the operator deletes no budgets.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 _KINDS: Final[dict[str, type[Object]]] = {
     kind.RESOURCE.kind: kind for kind in (ConfigMap, PodDisruptionBudget, Service)
 }
-# What belongs to somebody else is in none of our caches, so its end is no event.
+# An object of another owner may be in none of our caches, so its deletion may cause no event.
 _LOOK_AGAIN: Final = 30.0
 # How long a child that we made is believed in while the cache does not show it.
 _CACHE_SECONDS: Final = 10.0
@@ -159,7 +159,7 @@ class Children:
         found = await self._cached(kind, key)
         made, until = self._made.get((kind, key), (None, 0.0))
         if found is None and made is not None and (wait := until - _now()) > 0:
-            # If somebody has deleted it meanwhile, the cache will never show it.
+            # If another client has deleted it in the meantime, the cache will never show it.
             outcome.look(wait)
             return made
         self._made.pop((kind, key), None)
@@ -178,7 +178,7 @@ class Children:
         """Return what the API server says about a child that no cache shows."""
         if kind is not ConfigMap:
             return None
-        # One without our label is in no cache; it may be somebody else's.
+        # One without our label is in no cache; it may belong to another owner.
         with contextlib.suppress(NotFound):
             return await self._client.get(kind, key.name, key.namespace)
         return None

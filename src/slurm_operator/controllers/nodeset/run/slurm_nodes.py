@@ -1,11 +1,11 @@
-"""Write to the nodes of Slurm: drains and their ends, and what nodes say about their pods.
+"""Write to the nodes of Slurm: drains, undrains, and the comment, topology and features of each node.
 
-All of it are errands, for which no pass waits. While the state of a node is being changed, no view says
-anything about that node. When the errand ends, its moment is noted, also when it failed: a view that was
-asked for before does not count. Comments, topology and features differ from node to node and can take a
-request each; nobody decides by them, so nobody waits for them either.
+All of it runs in background tasks (`Errands`), for which no reconcile waits. While the state of a node is
+being changed, every view is stale about that node. When the task ends, the time is recorded, also if it
+failed: a view that was requested before is not used. Comments, topology and features differ from node to node
+and can take a request each; no other decision depends on them, so nothing waits for them either.
 
-Whatever was not done is not wished for again at once, since the end of an errand calls the next pass.
+A request that was not carried out is not repeated at once, since the end of a task causes the next reconcile.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-# Nobody is at fault: the node is not there now, or somebody wished for something newer.
+# No fault: the node is absent or unknown now, a newer request replaced this one, or its state is not ours.
 _ORDINARY: Final = frozenset({Hold.ABSENT, Hold.UNKNOWN, Hold.SUPERSEDED, Hold.FOREIGN_REASON})
 
 
@@ -50,7 +50,7 @@ class Slurm:
         self._errands = errands
 
     def recall(self, work: Work) -> None:
-        """Let people hear what Slurm did not take, as far as it is still wanted."""
+        """Report the writes that Slurm did not accept, as far as they are still wanted."""
         memory = work.memory
         states: set[tuple[str, Wish]] = set()
         fields: set[tuple[str, Wish]] = set()
@@ -59,7 +59,7 @@ class Slurm:
                 states.update((name, _state_wish(action)) for name in action.names)
             elif isinstance(action, WriteNodes):
                 fields.update(action.wishes.items())
-        # Of a node that no list shows since the attempt, nobody can say yet whether it is still wanted.
+        # For a node that was not listed since the attempt, it is unknown whether the write is still wanted.
         taken = None if work.seen.view is None else work.seen.view.taken
         memory.states.keep(
             [
@@ -149,7 +149,7 @@ def _state_wish(action: DrainNodes | UndrainNodes | ResumeNodes) -> Wish:
 
 
 def _trouble(answers: Mapping[str, Answer], what: str) -> Trouble | None:
-    """Return what people should hear of the answers, one sentence for all of them."""
+    """Return what to report about the answers, one message for all; None if there is nothing to report."""
     failed = {name: one.error for name, one in answers.items() if isinstance(one, Failed)}
     if failed:
         name = min(failed)
@@ -165,7 +165,7 @@ def _trouble(answers: Mapping[str, Answer], what: str) -> Trouble | None:
 
 
 def _refused(answer: Answer) -> bool:
-    """Tell whether it must be tried again later, and people should hear of it."""
+    """Return whether a write must be tried again later, and be reported."""
     return isinstance(answer, Failed) or (isinstance(answer, Held) and answer.reason not in _ORDINARY)
 
 

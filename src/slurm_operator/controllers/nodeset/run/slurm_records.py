@@ -51,14 +51,14 @@ class Records:
         self._asking = asking
 
     def recall(self, work: Work) -> None:
-        """Drop what the newest plan does not want, and let people hear what Slurm refused."""
+        """Drop what the newest plan does not want, and report what Slurm rejected."""
         memory, actions = work.memory, work.plan.actions
         condemned = {one.name for one in actions if isinstance(one, DeleteRecord)}
         memory.condemned = {name: at for name, at in memory.condemned.items() if name in condemned}
         memory.forgetting &= condemned
         memory.records.keep(condemned)
         memory.records.tell(work.outcome)
-        # Until the list shows the last write, nobody can say what is still wanted.
+        # Until the list shows the last write, it is unknown what is still wanted.
         if not _unlisted(work):
             wished = [one for one in actions if isinstance(one, WriteReservation | DeleteReservation)]
             memory.bookings.keep(wished)
@@ -113,7 +113,7 @@ class Records:
         return work.connection
 
     def _may_write(self, work: Work, action: WriteReservation | DeleteReservation) -> bool:
-        """Tell whether it makes sense to write; people hear of it if Slurm took it before, in vain."""
+        """Return whether to write now; if not, report that Slurm accepted the same before without effect."""
         listed, memory = reservation.present(work.seen), work.memory
         turn = reservation.turn(memory.booking, action, listed)
         if turn is reservation.Turn.NOW or _older(work) or _restarted(work):

@@ -1,10 +1,10 @@
 """What our own writes left behind, until the cache shows it.
 
-A cache lags behind the writes of its own process. A pass within that time would find the world as it was
-before and write the same once more; or, worse, choose differently. So the answers of the API server are kept
-and put over what the cache has, as long as they are newer: versions of a kind can be compared as numbers,
-Kubernetes promises that. An object that was made and that the cache does not show within seconds was deleted
-by somebody else meanwhile.
+A cache lags behind the writes of its own process. A reconcile within that time would find the state from
+before and write the same once more; or, worse, choose differently. So the responses of the API server are
+kept and replace what the cache has, as long as they are newer: Kubernetes guarantees that the versions of a
+kind can be compared as numbers. An object that was created and that the cache does not show within seconds
+was deleted by another client in the meantime.
 
 What this process remembers of a NodeSet between two looks at it.
 
@@ -83,7 +83,7 @@ class Answers(Generic[T]):
 
 
 def newer(one: Object, other: Object) -> bool:
-    """Tell whether one version of an object is later than another; if nobody can tell, it is not."""
+    """Return whether one version of an object is later than another; False if they cannot be compared."""
     versions = (one.metadata.resource_version, other.metadata.resource_version)
     if not all(version.isdecimal() for version in versions):
         return False

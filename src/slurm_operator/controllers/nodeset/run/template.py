@@ -1,8 +1,9 @@
 """What new workers are made from, or why none can be made.
 
-The template needs the Controller and the content of Secrets. If one of them is missing there is none, people
-hear why, and pods that exist stay as they are: without a Controller nobody may say anything about jobs, so
-nothing is deleted either. It is built again only if something that it is made from has changed.
+The template needs the Controller and the content of Secrets. If one of them is missing, there is no template,
+the condition `Degraded` reports why, no pod is created, and no existing pod becomes outdated by that. Without
+a Controller there is no connection to Slurm either, so no pod in which a job may run is deleted, unless the
+NodeSet is (`finalizer`). The template is built again only if something that it is made from has changed.
 
 The ControllerRevisions of a NodeSet: which one its pods should have.
 
@@ -114,7 +115,7 @@ class Templates:
             try:
                 memory.fit = (generation, node_fit(nodeset))
             except Unbuildable as error:
-                # Nobody can say where pods belong, so none may go because of where it is.
+                # It is unknown where pods belong, so none may be deleted because of the node it is on.
                 outcome.certain = False
                 outcome.unbuildable(error)
                 return _NOWHERE
@@ -200,7 +201,7 @@ class Revisions:
         try:
             history = await sync_history(self._client, plan)
         except KubeError as error:
-            # Without the revision nobody can tell which pods are old.
+            # Without the revision it is unknown which pods are outdated.
             outcome.certain = False
             outcome.failed(f"the ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
             if isinstance(error, Conflict) and not outcome.looks:

@@ -85,7 +85,7 @@ class Caches:
         return self.pods.store.by_index(_OWNER, nodeset.metadata.uid)
 
     def orphan_pods(self, nodeset: NodeSet) -> list[Pod]:
-        """Return the pods of a NodeSet's namespace that nobody controls."""
+        """Return the pods of a NodeSet's namespace that have no controller."""
         return self.pods.store.by_index(_OWNER, _nobodys(nodeset.metadata.namespace))
 
     def claims_of(self, nodeset: NodeSet) -> list[PersistentVolumeClaim]:
@@ -93,7 +93,7 @@ class Caches:
         return self.claims.store.by_index(_INSTANCE, str(nodeset.key))
 
     def revisions_of(self, nodeset: NodeSet) -> list[ControllerRevision]:
-        """Return the revisions that a NodeSet controls, and those of its namespace that nobody does."""
+        """Return the revisions that a NodeSet controls, and those of its namespace without a controller."""
         store = self.revisions.store
         nobodys = store.by_index(_OWNER, _nobodys(nodeset.metadata.namespace))
         return [*store.by_index(_OWNER, nodeset.metadata.uid), *nobodys]
@@ -120,7 +120,7 @@ class Caches:
         return dict.fromkeys(key for one in (change.old, change.new) if one for key in _belongs(one))
 
     def of_claim(self, change: Change[PersistentVolumeClaim]) -> Iterable[Key]:
-        """Map a claim to the NodeSet that its label names, whoever owns it."""
+        """Map a volume claim to the NodeSet that its label names, whatever its owners are."""
         name = change.object.metadata.labels.get(wellknown.LABEL_APP_INSTANCE, "")
         return (Key(change.key.namespace, name),) if name else ()
 
