@@ -35,20 +35,22 @@ class Installed:
     def __init__(self, helm: Helm) -> None:
         self.helm = helm
 
-    def versions(self) -> dict[str, str]:
-        """Return which versions of objects there are, but for helm's own record."""
+    def content(self) -> dict[str, dict[str, Any]]:
+        """Return the objects, but for helm's own record, as they were written.
+
+        Not by version: the first write of an object stores the default of its status.
+        """
         what = ("get", INSTALLED, "--selector=app.kubernetes.io/part-of=slurm", "--output=json")
         items = json.loads(self.helm.kubectl(*what))["items"]
-        return {
-            f"{item['kind']}/{item['metadata']['name']}": item["metadata"]["resourceVersion"]
-            for item in items
-        }
+        for item in items:
+            del item["metadata"]["resourceVersion"]
+        return {f"{item['kind']}/{item['metadata']['name']}": item for item in items}
 
     def refused(self, *arguments: str | Path) -> str:
         """Run helm, which must fail and change nothing; return what it says."""
-        before = self.versions()
+        before = self.content()
         said = self.helm(*arguments, fails=True)
-        assert self.versions() == before
+        assert self.content() == before
         return said
 
     def count_workers(self, number: int) -> None:
