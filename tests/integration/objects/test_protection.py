@@ -109,7 +109,7 @@ async def test_a_budget_that_was_edited_is_put_back(client: Client, kube_namespa
     assert stored["spec"]["minAvailable"] == ALL
     assert "maxUnavailable" not in stored["spec"]
     assert stored["spec"]["unhealthyPodEvictionPolicy"] == "IfHealthyBudget"
-    assert stored["metadata"]["labels"] == {"theirs": "1"}
+    assert stored["metadata"]["labels"]["theirs"] == "1"
     assert managers(stored) == {OURS, ("kubectl-edit", "Update")}
 
 
