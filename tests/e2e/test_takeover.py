@@ -237,6 +237,8 @@ def test_pods_and_jobs_do_not_notice_a_new_operator(left: Job) -> None:
         *_statuses(),
         *_children(),
         *_of_nodesets(),
+        # Its labels only: the keys stay.
+        "secrets/login-ssh-host-keys",
     }
     handed = Counter(write.what for write in sent if write.manager == "slurm-operator-takeover")
     # One request exchanges the two fields of the budget of which it can have only one.
