@@ -116,6 +116,7 @@ def test_errors_beside_a_list_spoil_it() -> None:
     [
         (401, TokenRefused),
         (511, TokenRefused),
+        (403, TokenRefused),
         (502, RestUnreachable),
         (503, RestUnreachable),
         (504, RestUnreachable),

@@ -8,7 +8,7 @@ deletion           whether a pod may be deleted, and how fresh the evidence must
 protection         which workers Kubernetes must not remove
 removal_requests   evictions, deletions and taints that are carried out when the worker is idle
 scale, scale_per_node, update, finalizer
-                   which workers are wanted, which of those that exist have to go, and why
+                   which workers are wanted, which of those that exist must be removed, and why
 name_conflicts     names in Slurm that another NodeSet has
 cordon             which nodes must not take new work, and which of our own drains to undo
 pod_metadata, pod_status

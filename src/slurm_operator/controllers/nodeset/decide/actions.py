@@ -1,4 +1,4 @@
-"""What a policy answers, and why a pod has to go.
+"""What a policy answers, and why a pod must be removed.
 
 A `Hold` has a one-word reason for programs and a one-sentence message for users. Both reach the pod's
 condition, the NodeSet's condition, the event and the log unchanged, so the message contains nothing that
@@ -120,7 +120,7 @@ def troubles(waits: Iterable[Hold]) -> dict[str, str]:
 
 
 class Cause(StrEnum):
-    """Why a pod has to go or its node must take no work; also the value of the mark beside a cordon."""
+    """Why a pod must be removed or its node must take no work; also the value of the mark beside a cordon."""
 
     DELETION = "NodeSetDeleted"
     SCALING_MODE = "ScalingModeChanged"

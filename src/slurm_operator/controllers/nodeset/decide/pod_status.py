@@ -80,7 +80,7 @@ def _conditions(state: tuple[str, ...], message: str) -> tuple[Condition, ...]:
 
 
 def safe_condition(decision: Decision) -> Condition:
-    """Return the condition that says whether a pod that has to go may go."""
+    """Return the condition that says whether a pod that must be removed may be deleted."""
     if isinstance(decision, Hold):
         return Condition(
             type=wellknown.POD_CONDITION_SAFE,

@@ -57,13 +57,13 @@ MORE_CREATES_SECONDS: Final = 1.0
 
 @dataclass(slots=True)
 class Demand:
-    """Which pods are wanted, and why others have to go."""
+    """Which pods are wanted, and why others must be removed."""
 
     desired: int
     stay: list[Worker] = field(default_factory=list)
     """Pods that are of the right kind and number; an update may still replace them."""
     going: dict[str, Cause] = field(default_factory=dict)
-    """UIDs of the pods that have to go, and why; without those that terminate already."""
+    """UIDs of the pods that must be removed, and why; without those that terminate already."""
     creates: list[CreatePod] = field(default_factory=list)
     waits: list[Hold] = field(default_factory=list)
     looks: list[float] = field(default_factory=list)
