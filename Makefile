@@ -17,7 +17,7 @@ export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
 
 .DEFAULT_GOAL := help
-.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench faults demo demo-down crds charts lock clean
+.PHONY: help venv kube slurm images test unit check check-static check-tests explore test-long lint commits format bench faults torture demo demo-down release release-check crds charts lock clean
 
 help: ## say what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -89,9 +89,15 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 	@$(STEP) "bench fairness" "$(BIN)/python" -m bench.fairness $(BENCH_FAIRNESS_ARGS)
 	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
+	@$(STEP) "bench autoscaling" "$(BIN)/python" -m bench.autoscaling $(BENCH_AUTOSCALING_ARGS)
+	@$(STEP) "bench status page" "$(BIN)/python" -m bench.status_page $(BENCH_STATUS_ARGS)
+	@$(STEP) "bench command" "$(BIN)/python" -m bench.command $(BENCH_COMMAND_ARGS)
 
 faults: kube ## the operator in the fault lab: crashes at every write, stale views, lost events, every property (hours)
 	@"$(BIN)/python" scripts/faults.py full "$(CACHE)/faults" $(FAULTS_ARGS)
+
+torture: images ## a Slurm on real nodes with jobs all the time, under random actions and faults (MINUTES=10 SEED=1)
+	@"$(BIN)/python" -m faultlab.torture --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) --report "$(CACHE)/torture"
 
 # A cluster of yours only where it is named on make's command line: one in the environment may be anybody's.
 THERE := $(if $(findstring command,$(origin KUBECONFIG)),--kubeconfig "$(KUBECONFIG)" $(if $(OPERATOR_IMAGE),--operator-image "$(OPERATOR_IMAGE)") $(if $(VALUES),--values "$(VALUES)"))
@@ -102,6 +108,13 @@ demo: venv ## a whole Slurm on a real Kubernetes (KEEP=1 leaves it running, KUBE
 
 demo-down: venv ## remove what `make demo KEEP=1` left running
 	@"$(BIN)/python" scripts/demo.py --down $(THERE)
+
+release: venv ## archives of images, charts, wheel, manifests, SBOMs and checksums in dist/release (REGISTRY=…: where they will be published; needs root)
+	@"$(BIN)/python" -m scripts.release.build $(if $(REGISTRY),--registry "$(REGISTRY)") $(if $(OUTPUT),--output "$(OUTPUT)")
+
+# It uses the artifacts alone, and builds them if there are none.
+release-check: venv ## install and upgrade from the artifacts of `make release`: a registry, a cluster, helm from OCI, jobs (needs root)
+	@"$(BIN)/python" -m scripts.release.check $(if $(OUTPUT),--release "$(OUTPUT)") $(CHECK_ARGS)
 
 crds: venv ## write the CRDs and docs/reference/api.md from the structs in src/slurm_operator/api
 	@"$(BIN)/python" -m slurm_operator.api.schema --write $(CRDS)

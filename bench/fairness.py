@@ -8,7 +8,8 @@ each pod, so that reconciles there are long. What is asked of these namespaces i
 
     created, observed, removed   see `tenants`; p50 and p95 in milliseconds over all rounds of a kind
     …_alone, …_beside            while the others are well-behaved, and while they are hostile
-    …_p95_ratio                  the second by the first, and the least and the most of a pair of rounds
+    …_p95_ratio                  the second by the first, of each pair of rounds: the median of all pairs, and
+                                 the least and the most
     queue_, reconcile_mean_ms    what the operator counts itself about its queue of NodeSets: the wait for a
                                  worker, and the time of a reconcile; the hostile ones are counted, too
     peak_mib_alone, …_beside     the most memory that the operator had, before the first hostile round and
@@ -23,7 +24,6 @@ import argparse
 import asyncio
 import json
 import logging
-import os
 import statistics
 import sys
 import tempfile
@@ -41,9 +41,9 @@ from bench.nodeset.stage import following
 from bench.tenants import Tenants, crowd
 from kubebox import Box, BoxSpec
 from slurm_operator.api.schema import all_crds
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.log import LogOptions, configure
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.process.log import LogOptions, configure
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -137,12 +137,12 @@ class Bench:
         found: dict[str, float] = {}
         for what in MEASURED:
             for kind, rounds in self.rounds.items():
-                taken = [seconds for times in rounds for seconds in times[what]]
-                found[f"{what}_p50_ms_{kind}"] = statistics.median(taken) * 1e3
-                found[f"{what}_p95_ms_{kind}"] = _p95(taken) * 1e3
-            found[f"{what}_p95_ratio"] = found[f"{what}_p95_ms_beside"] / found[f"{what}_p95_ms_alone"]
+                listed_at = [seconds for times in rounds for seconds in times[what]]
+                found[f"{what}_p50_ms_{kind}"] = statistics.median(listed_at) * 1e3
+                found[f"{what}_p95_ms_{kind}"] = _p95(listed_at) * 1e3
             pairs = zip(*self.rounds.values(), strict=True)
             ratios = [_p95(beside[what]) / _p95(alone[what]) for alone, beside in pairs]
+            found[f"{what}_p95_ratio"] = statistics.median(ratios)
             found[f"{what}_p95_ratio_least"], found[f"{what}_p95_ratio_most"] = min(ratios), max(ratios)
         for figure, metric in _MEANS.items():
             for kind in self.rounds:
@@ -234,7 +234,6 @@ def words() -> dict[str, str]:
 
 async def run(sizes: Sizes, log: Path) -> tuple[dict[str, float], dict[str, str]]:
     """Take every figure on one API server."""
-    load = f"{os.getloadavg()[0]:.1f} before it started"
     with await asyncio.to_thread(Box.up, SPEC) as box:
         crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": all_crds()})
         await asyncio.to_thread(box.kubectl, "apply", "--server-side", "-f", "-", stdin=crds)
@@ -242,7 +241,7 @@ async def run(sizes: Sizes, log: Path) -> tuple[dict[str, float], dict[str, str]
         figures = await measure(box, sizes, log)
         shown = await asyncio.to_thread(box.kubectl, "version", "-o", "json")
         version = json.loads(shown)["serverVersion"]["gitVersion"]
-        return figures, report.provenance(kubernetes=version, load=load)
+        return figures, report.provenance(kubernetes=version)
 
 
 def main() -> None:
@@ -253,28 +252,19 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=Sizes.cycles, help="out and in, for each round")
     parser.add_argument("--pause", type=float, default=Sizes.pause, help="seconds between two changes")
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
-    parser.add_argument(
-        "--save-baseline",
-        action="store_true",
-        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
-    )
+    report.add_options(parser)
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
     if options.page:
-        _write_page(*report.baseline_with_origin("fairness"))
+        report.into_page(
+            report.PAGE, "fairness", report.markdown(report.baseline("fairness"), GOALS, words())
+        )
         return
     configure(LogOptions(level=logging.ERROR))
     sizes = Sizes(options.clusters, options.rounds, options.cycles, options.pause)
     with tempfile.TemporaryDirectory() as folder:
-        figures, where = asyncio.run(run(sizes, options.log or Path(folder) / "operator.log"))
-    print(report.table(figures, report.baseline("fairness"), GOALS))
-    report.keep("fairness", figures, where, as_baseline=options.save_baseline)
-    if options.save_baseline:
-        _write_page(figures, where)
-
-
-def _write_page(figures: dict[str, float], where: dict[str, str]) -> None:
-    report.into_page(report.PAGE, "fairness", report.markdown(figures, where, GOALS, words()))
+        log = options.log or Path(folder) / "operator.log"
+        report.measure("fairness", options, lambda: asyncio.run(run(sizes, log)), GOALS, words())
 
 
 if __name__ == "__main__":

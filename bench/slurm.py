@@ -34,23 +34,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
 
-from bench.report import baseline, keep, provenance, table
+from bench import report
 from bench.tenants import crowd
 from kubebox.slurm import SlurmBox, SlurmSpec
-from slurm_operator.kube.log import LogOptions, configure
-from slurm_operator.slurm.belief import Trust
-from slurm_operator.slurm.hostlist import fold
-from slurm_operator.slurm.replies import Nodes, Question, Reply, read
-from slurm_operator.slurm.rest import RestClient
-from slurm_operator.slurm.watch import SlurmWatch
-from slurm_operator.slurm.wishes import Done, Drain, Undrain
-from slurm_operator.slurm.writer import NodeWriter, WriterTiming
+from slurm_operator.kube.process.log import LogOptions, configure
+from slurm_operator.slurm.decide.node_changes import Done, Drain, Undrain
+from slurm_operator.slurm.decide.node_list_trust import TrustRules
+from slurm_operator.slurm.decode.refusals import Question, Reply
+from slurm_operator.slurm.decode.replies import NodesReply, read
+from slurm_operator.slurm.model.hostlist import fold
+from slurm_operator.slurm.rest.client import RestClient
+from slurm_operator.slurm.watch.watcher import SlurmWatch
+from slurm_operator.slurm.writer.node_writer import NodeWriter, WriterTiming
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from slurm_operator.slurm.rest import RequestInfo
-    from slurm_operator.slurm.wishes import Wish
+    from slurm_operator.slurm.decide.node_changes import NodeChange
+    from slurm_operator.slurm.rest.client import CallInfo
 
 GOALS = {
     "drain_requests": ("≤", 3.0),
@@ -65,7 +66,7 @@ VIEW_DEADLINE = 300.0
 # The largest installation that the chart's default is for, and the most nodes that a list may have.
 LARGE = (20_000, 65_536)
 # What takes minutes in a real cluster takes seconds here: when a watch trusts its lists is no figure.
-TRUST = Trust(seconds=1.0, grace=1.0)
+TRUST = TrustRules(seconds=1.0, grace=1.0)
 FOLDED = 5000
 
 
@@ -75,13 +76,13 @@ class Cluster(NamedTuple):
     rest: RestClient
     watch: SlurmWatch
     writer: NodeWriter
-    requests: list[RequestInfo]
+    requests: list[CallInfo]
 
 
 @asynccontextmanager
 async def connected(box: SlurmBox) -> AsyncIterator[Cluster]:
     """Connect as the operator does, and wait for a first view of everything."""
-    requests: list[RequestInfo] = []
+    requests: list[CallInfo] = []
     async with RestClient(box.url, box.token, observe=requests.append) as rest:
         watch = SlurmWatch(rest, trust=TRUST)
         writer = NodeWriter(rest, watch, reason_prefix=PREFIX)
@@ -114,8 +115,8 @@ async def measure_drain(cluster: Cluster) -> dict[str, float]:
 
 async def _pinged(watch: SlurmWatch) -> None:
     """Wait for the next ping, which is the last request of a round."""
-    before = watch.view.controllers_taken
-    await _until(lambda: watch.view.controllers_taken != before)
+    before = watch.view.controllers_pinged_at
+    await _until(lambda: watch.view.controllers_pinged_at != before)
 
 
 async def _drain(cluster: Cluster) -> dict[str, float]:
@@ -134,8 +135,8 @@ async def _drain(cluster: Cluster) -> dict[str, float]:
     }
 
 
-async def _write(cluster: Cluster, names: list[str], wish: Wish) -> None:
-    outcomes = await cluster.writer.write(dict.fromkeys(names, wish))
+async def _write(cluster: Cluster, names: list[str], change: NodeChange) -> None:
+    outcomes = await cluster.writer.write(dict.fromkeys(names, change))
     if bad := {name: outcome for name, outcome in outcomes.items() if outcome != Done()}:
         name, outcome = next(iter(bad.items()))
         raise RuntimeError(f"{len(bad)} nodes were not changed, such as {name}: {outcome}")
@@ -143,7 +144,7 @@ async def _write(cluster: Cluster, names: list[str], wish: Wish) -> None:
 
 def _drained(watch: SlurmWatch, names: list[str], newer_than: float) -> bool:
     view = watch.view
-    if view.taken is None or view.taken <= newer_than:
+    if view.listed_at is None or view.listed_at <= newer_than:
         return False
     now = asyncio.get_running_loop().time()
     return all(view.drained(name, now, newer_than).drained for name in names)
@@ -204,7 +205,7 @@ async def measure_decode(box: SlurmBox, version: str, rounds: int) -> dict[str, 
     reply = Reply(200, "application/json", body)
     ours, plain = [], []
     for _ in range(rounds):
-        ours.append(_cpu_ms(lambda: read(reply, Nodes, Question("list nodes"))))
+        ours.append(_cpu_ms(lambda: read(reply, NodesReply, Question("list nodes"))))
         plain.append(_cpu_ms(lambda: json.loads(body)))
     return {
         "decode_cpu_ms": statistics.median(ours),
@@ -276,7 +277,7 @@ async def run(options: argparse.Namespace) -> tuple[dict[str, float], dict[str, 
         figures |= await measure_memory(box, options.nodes)
         for nodes in LARGE:
             figures |= await measure_large_memory(nodes)
-        return figures | {"nodes": options.nodes}, provenance(slurm=box.version)
+        return figures | {"nodes": options.nodes}, report.provenance(slurm=box.version)
 
 
 def main() -> None:
@@ -286,14 +287,10 @@ def main() -> None:
     parser.add_argument("--one-by-one", type=int, default=100, help="nodes that are drained one by one")
     parser.add_argument("--polls", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=11, help="turns of each comparison of CPU time")
-    parser.add_argument(
-        "--save-baseline", action="store_true", help="replace the committed baseline by this run"
-    )
+    report.add_options(parser)
     options = parser.parse_args()
     configure(LogOptions())
-    figures, where = asyncio.run(run(options))
-    print(table(figures, baseline("slurm"), GOALS))
-    keep("slurm", figures, where, as_baseline=options.save_baseline)
+    report.measure("slurm", options, lambda: asyncio.run(run(options)), GOALS)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import json
 import sys
 
 from bench.memory import peak_kib, resident_kib
-from slurm_operator.kube import collector
-from slurm_operator.kube.log import LogOptions, configure
-from slurm_operator.slurm.rest import RestClient
-from slurm_operator.slurm.watch import SlurmWatch, WatchTiming
+from slurm_operator.kube.process import memory
+from slurm_operator.kube.process.log import LogOptions, configure
+from slurm_operator.slurm.rest.client import RestClient
+from slurm_operator.slurm.watch.watcher import SlurmWatch, WatchTiming
 
 DEADLINE = 60.0
 # A first list alone would not show what is left over from decoding the ones before.
@@ -34,7 +34,7 @@ async def main(url: str, token: str) -> None:
         running = asyncio.create_task(watch.run())
         for _ in range(REFRESHES):
             await watch.refreshed(loop.time(), loop.time() + DEADLINE)
-        collector.settle()
+        memory.settle()
         full = resident_kib()
         ctypes.CDLL("libc.so.6").malloc_trim(0)
         facts = {"empty_kib": empty, "full_kib": full, "view_kib": resident_kib(), "peak_kib": peak_kib()}
@@ -45,5 +45,5 @@ async def main(url: str, token: str) -> None:
 
 if __name__ == "__main__":
     configure(LogOptions())
-    collector.relax()
+    memory.relax()
     asyncio.run(main(sys.argv[1], sys.stdin.read().strip()))

@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from bench.nodeset.stage import create_cluster, create_nodeset, slurm_name
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import ApiError
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.models import Namespace, Pod
+from slurm_operator.kube.models.kinds import Namespace, Pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.store import Change
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.store import Change
 
 DEADLINE: Final = 240.0
 Times = defaultdict[str, list[float]]

@@ -21,21 +21,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 
 from bench.memory import resident_kib
-from slurm_operator.kube import collector, footprint
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.log import LogOptions, configure
-from slurm_operator.kube.models import Pod
-from slurm_operator.kube.queue import WorkQueue
-from slurm_operator.kube.turns import timed_loop
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.process import memory
+from slurm_operator.kube.process.log import LogOptions, configure
+from slurm_operator.kube.process.loop_turns import timed_loop
+from slurm_operator.kube.runtime.work_queue import WorkQueue
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from slurm_operator.kube.config import ClientConfig
-    from slurm_operator.kube.meta import Key
-    from slurm_operator.kube.store import Change
+    from slurm_operator.kube.client.config import ClientConfig
+    from slurm_operator.kube.models.meta import Key
+    from slurm_operator.kube.models.store import Change
 
 
 # Chunks that hold one whole event at least: it tells where to resume.
@@ -43,20 +43,21 @@ _TAIL = 16
 
 
 class Seen(NamedTuple):
-    """How far a watcher is: changes so far, and objects held."""
+    """How far a watcher is: changes so far, objects held, and when the last change came."""
 
     changes: int
     objects: int
+    changed_at: float = 0.0
 
 
 @asynccontextmanager
 async def watch_ours(config: ClientConfig, namespace: str) -> AsyncIterator[Callable[[], Seen]]:
     """Watch with the runtime; the block runs once the cache is filled."""
-    changes = 0
+    changes, changed_at = 0, 0.0
 
     def on_change(change: Change[Pod]) -> None:
-        nonlocal changes
-        changes += 1
+        nonlocal changes, changed_at
+        changes, changed_at = changes + 1, time.monotonic()
         queue.add(change.key)
 
     async with Client(config) as client:
@@ -66,8 +67,8 @@ async def watch_ours(config: ClientConfig, namespace: str) -> AsyncIterator[Call
         informer.add_handler(on_change)
         running = asyncio.create_task(informer.run())
         await informer.wait_synced()
-        collector.settle()
-        yield lambda: Seen(changes, len(informer.store))
+        memory.settle()
+        yield lambda: Seen(changes, len(informer.store), changed_at)
         running.cancel()
         await asyncio.wait({running})
 
@@ -121,7 +122,7 @@ async def main(kubeconfig: str, namespace: str, how: str) -> None:
 if __name__ == "__main__":
     configure(LogOptions())
     # As the operator does.
-    collector.relax()
-    footprint.tame()
+    memory.relax()
+    memory.tame()
     with asyncio.Runner(loop_factory=timed_loop) as runner:
         runner.run(main(*sys.argv[1:]))

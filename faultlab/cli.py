@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,10 +23,11 @@ from faultlab.run import Bench
 from kubebox import KubeboxError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from faultlab.properties import Result
-    from faultlab.run import Outcome
+    from faultlab.run import Outcome, Reference
+    from faultlab.scenario import Scenario
 
 _OPERATOR = "its words {namespace}, {slurm} and {kubeconfig} are replaced; KUBECONFIG is set, too"
 
@@ -46,18 +48,31 @@ def parser() -> argparse.ArgumentParser:
             "--manifest", action="append", type=Path, default=[], help="CRDs, roles, policies"
         )
         command.add_argument("--account", default="", metavar="NAMESPACE/NAME", help="of the operator")
+        command.add_argument(
+            "--at-once", type=int, default=6, help="runs at a time; most of a run is waiting"
+        )
+        patience = "time limits, times this; more than 1 on a machine that is busy with other work"
+        command.add_argument("--patience", type=float, default=1.0, help=patience)
         command.add_argument("--json", type=Path, help="where the report is written")
         command.add_argument("--logs", type=Path, help="keep the operator's logs in this folder")
         command.add_argument("--repeat-as", default="", metavar="COMMAND", help="how to print repetitions")
-    run.add_argument("--suite", default="crash", choices=suite.SUITES)
+    suites = f"{', '.join(suite.SUITES)}; several with commas between them"
+    run.add_argument("--suite", default=["crash"], type=_suites, help=suites)
     run.add_argument("--fault", action="append", default=[], help="this fault only, as the report prints it")
-    run.add_argument("--ways", default=",".join(faults.KILLS), help="of the crashes, separated by commas")
+    ways = "of the crashes, separated by commas; turns: each write in one way, and the ways take turns"
+    run.add_argument("--ways", default=",".join(faults.KILLS), help=ways)
     run.add_argument("--sample", type=int, default=2, help="writes of each kind that are crashed at; 0: all")
-    run.add_argument("--at-once", type=int, default=2, help="runs at a time")
     run.add_argument(
         "--part", default="1/1", help="of the faults, as in 2/8: every eighth, from the second on"
     )
     return top
+
+
+def _suites(text: str) -> list[str]:
+    """Read the names of suites."""
+    if unknown := {*text.split(",")} - {*suite.SUITES}:
+        raise argparse.ArgumentTypeError(f"there is no suite {', '.join(sorted(unknown))}")
+    return text.split(",")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,37 +95,39 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
     wanted = scenario.names() if options.scenarios == ["all"] else options.scenarios
     scenarios = [scenario.load(name) for name in wanted]
     single = [faults.parse(text) for text in options.fault]
-    logs = options.logs or folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
     began = time.time()
-    sections: list[report.Section] = []
-    broken: list[str] = []
     arguments = _arguments(options)
-    async with laboratory(folder, options.manifest, options.account) as lab, playing(lab, folder) as kubelets:
-        kinds = await lab.kube.discover()
-        bench = Bench(lab, kubelets, kinds, options.operator, logs)
-        for one in scenarios:
-            try:
-                found, _ = await suite.reference(bench, one)
-            except FaultlabError as error:
-                print(f"failed      {error}", flush=True)
-                broken.append(str(error))
-                continue
-            planned = single or suite.plan(options.suite, found, options.sample, options.ways.split(","))
-            chosen = _part(planned, options.part)
+    async with _bench(options, folder) as bench:
+
+        async def under(name: str, chosen: Scenario, found: Reference) -> report.Section:
+            planned = single or suite.plan(name, found, options.sample, options.ways.split(","))
+            runs = _part(planned, options.part)
+            writes, seconds = len(found.writes), found.seconds
             print(
-                f"==> {one.name}: {len(found.writes)} writes in {found.seconds:.1f} s, {len(chosen)} runs",
-                flush=True,
+                f"==> {chosen.name}, {name}: {writes} writes in {seconds:.1f} s, {len(runs)} runs", flush=True
             )
             outcomes = await suite.run_all(
-                bench, one, chosen, found, options.at_once, lambda outcome: _tell(outcome, arguments)
+                bench, chosen, runs, found, lambda outcome: _tell(outcome, arguments)
             )
-            sections.append(report.Section(one.name, found, len(planned), outcomes))
-        if kubelets.failures:
-            broken.append(f"the lab's kubelets failed: {kubelets.failures[:3]}")
-        version = lab.box.version
+            return report.Section(chosen.name, name, found, len(planned), outcomes)
+
+        async def one(chosen: Scenario) -> list[report.Section] | str:
+            try:
+                found, _ = await suite.reference(bench, chosen)
+            except FaultlabError as error:
+                print(f"failed      {error}", flush=True)
+                return str(error)
+            return await asyncio.gather(*(under(name, chosen, found) for name in options.suite))
+
+        results = await asyncio.gather(*(one(chosen) for chosen in scenarios))
+        sections = [section for result in results if not isinstance(result, str) for section in result]
+        broken = [result for result in results if isinstance(result, str)]
+        if bench.kubelets.failures:
+            broken.append(f"the lab's kubelets failed: {bench.kubelets.failures[:3]}")
+        version = bench.lab.box.version
     print(report.table(sections))
-    print(f"took {time.time() - began:.0f} s")
+    runs = sum(len(section.outcomes) for section in sections)
+    print(f"{runs} runs, took {time.time() - began:.0f} s")
     if options.json is not None:
         about = {
             "suite": options.suite,
@@ -118,6 +135,7 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
             "kubernetes": version,
             "machine": f"{platform.machine()}, {os.cpu_count()} cores",
             "seconds": round(time.time() - began),
+            "patience": options.patience,
             "broken": broken,
         }
         report.save(options.json, report.to_json(sections, about, arguments))
@@ -127,24 +145,38 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
     return 2 if broken else int(failed)
 
 
-async def _properties(options: argparse.Namespace, folder: Path) -> int:
+@asynccontextmanager
+async def _bench(options: argparse.Namespace, folder: Path) -> AsyncIterator[Bench]:
+    """Start the control plane and the nodes that all runs share."""
     logs = options.logs or folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    began = time.time()
     async with laboratory(folder, options.manifest, options.account) as lab, playing(lab, folder) as kubelets:
-        bench = Bench(lab, kubelets, await lab.kube.discover(), options.operator, logs)
-        run = PropertyRun(bench, scenario.load(options.scenario), options.only, _tell_property)
-        outcome = await run.go()
-    count = Counter(result.verdict for result in run.results)
+        kinds = await lab.kube.discover()
+        room = asyncio.Semaphore(options.at_once)
+        yield Bench(lab, kubelets, kinds, options.operator, logs, room, options.patience)
+
+
+async def _properties(options: argparse.Namespace, folder: Path) -> int:
+    began = time.time()
+    async with _bench(options, folder) as bench:
+        chosen = scenario.load(options.scenario)
+        shares = [
+            PropertyRun(bench, chosen, options.only, _tell_property, (number, options.at_once))
+            for number in range(options.at_once)
+        ]
+        outcomes = await asyncio.gather(*(run.go() for run in shares))
+    results = [result for run in shares for result in run.results]
+    problems = [problem for outcome in outcomes for problem in outcome.problems]
+    count = Counter(result.verdict for result in results)
     print("  ".join(f"{verdict}: {number}" for verdict, number in sorted(count.items())))
-    print(f"{len(run.results)} properties, took {time.time() - began:.0f} s")
-    for problem in outcome.problems:
+    print(f"{len(results)} properties, took {time.time() - began:.0f} s")
+    for problem in problems:
         print(f"faultlab: {problem}", file=sys.stderr)
     if options.json is not None:
         about = {"operator": options.operator, "seconds": round(time.time() - began), "count": count}
-        results = [vars(result) for result in run.results]
-        report.save(options.json, {**about, "problems": outcome.problems, "properties": results})
-    return 2 if outcome.problems else int(any(result.failed for result in run.results))
+        listed = [vars(result) for result in results]
+        report.save(options.json, {**about, "problems": problems, "properties": listed})
+    return 2 if problems else int(any(result.failed for result in results))
 
 
 def _tell_property(result: Result) -> None:
@@ -161,6 +193,8 @@ def _tell(outcome: Outcome, arguments: report.Repetition) -> None:
     if outcome.problems:
         for problem in outcome.problems:
             print(f"    {problem}", flush=True)
+        # Written at once: a long run may be interrupted.
+        report.save(Path(outcome.log).with_suffix(".json"), report.run_json(outcome, arguments))
         print(f"    log: {outcome.log}\n    repeat: {report.repeat_command(outcome, arguments)}", flush=True)
 
 

@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from faultlab.cluster import ApiError, client
+from faultlab.volumes import provide_volumes
 from kubebox.pki import issue, load_authority, write_pair
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class Kubelets:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._beat())
             group.create_task(self._follow())
+            group.create_task(provide_volumes(self._lab.kube))
 
     async def _follow(self) -> None:
         while True:

@@ -49,10 +49,19 @@ class Result:
 
 
 class PropertyRun(Run):
-    """Goes through the properties of all kinds of a scenario."""
+    """Goes through the properties of all kinds of a scenario, or through a share of them."""
 
-    def __init__(self, bench: Bench, scenario: Scenario, wanted: str, tell: Callable[[Result], None]) -> None:
+    def __init__(
+        self,
+        bench: Bench,
+        scenario: Scenario,
+        wanted: str,
+        tell: Callable[[Result], None],
+        share: tuple[int, int] = (0, 1),
+    ) -> None:
         super().__init__(bench, scenario)
+        self._share = share
+        """Which of how many parts of the properties: each part has a namespace and an operator of its own."""
         self._wanted = wanted
         self._tell = tell
         self.results: list[Result] = []
@@ -63,9 +72,9 @@ class PropertyRun(Run):
         await self._settled(_QUIET)
         self._director.begin()
         start = await self._compared()
-        for one, name in await self._properties():
-            if self._wanted not in str(one):
-                continue
+        number, parts = self._share
+        wanted = [found for found in await self._properties() if self._wanted in str(found[0])]
+        for one, name in wanted[number::parts]:
             result = await self._try(one, name, start)
             self.results.append(result)
             self._tell(result)
@@ -126,7 +135,7 @@ class PropertyRun(Run):
 
         try:
             await self._settled(_QUIET)
-            await self._until(restored, 45.0, pause=0.5)
+            await self._until(restored, 45.0 * self._bench.patience, pause=0.5)
         except OutOfTimeError as error:
             return Result(what, "not restored", value, str(error)[:1500])
         if stuck:

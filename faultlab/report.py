@@ -18,6 +18,7 @@ class Section:
     """What a scenario came to."""
 
     scenario: str
+    suite: str
     reference: Reference
     points: int
     outcomes: list[Outcome] = field(default_factory=list)
@@ -30,6 +31,7 @@ class Section:
         slowest = max((outcome.recovery for outcome in self.outcomes), default=0.0)
         return [
             self.scenario,
+            self.suite,
             str(len(self.reference.writes)),
             str(len(self.outcomes)),
             *(str(number) for number in count.values()),
@@ -40,6 +42,7 @@ class Section:
 
 HEADER = [
     "scenario",
+    "suite",
     "writes",
     "runs",
     "passed",
@@ -86,19 +89,21 @@ def to_json(sections: list[Section], about: dict[str, Any], arguments: Repetitio
         "scenarios": [
             {
                 "scenario": section.scenario,
+                "suite": section.suite,
                 "reference": {
                     "seconds": round(section.reference.seconds, 2),
                     "writes": [write.to_json() for write in section.reference.writes],
                     "not compared": sorted(section.reference.ignored),
                 },
-                "runs": [_run(outcome, arguments) for outcome in section.outcomes],
+                "runs": [run_json(outcome, arguments) for outcome in section.outcomes],
             }
             for section in sections
         ],
     }
 
 
-def _run(outcome: Outcome, arguments: Repetition) -> dict[str, Any]:
+def run_json(outcome: Outcome, arguments: Repetition) -> dict[str, Any]:
+    """Return a run as plain values, of a failed one all writes."""
     result: dict[str, Any] = {
         "fault": outcome.fault.to_text() if outcome.fault is not None else "",
         "verdict": outcome.verdict,

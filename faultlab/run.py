@@ -11,12 +11,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from faultlab import slurm
+from faultlab.clearing import clear
 from faultlab.cluster import ApiError
+from faultlab.director import Director
 from faultlab.errors import FaultlabError, OutOfTimeError
 from faultlab.process import Operator
-from faultlab.proxy import KUBERNETES, SLURM, Director, serving
+from faultlab.proxy import serving
 from faultlab.scenario import in_namespace, unmet
 from faultlab.state import compare, normalise, normalise_slurm
+from faultlab.writes import KUBERNETES, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 
 _PAUSE: Final = 0.1
 _SETTLE: Final = 2.0
+_LULL: Final = 0.5
 # At the end of a run with a fault: the state is that of the reference already, so that less will do.
 _REST: Final = 3.0
 # How much longer than the reference a run with a fault may take; a restart of the operator is part of it.
@@ -48,6 +52,10 @@ class Bench:
     kinds: list[Resource]
     command: str
     logs: Path
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(2))
+    """How many runs there may be at a time; most of a run is waiting."""
+    patience: float = 1.0
+    """How many times longer than usual everything may take, on a machine that has other work."""
 
 
 @dataclass
@@ -61,6 +69,8 @@ class Reference:
     families: frozenset[str]
     accepted: dict[str, tuple[int, int]]
     """By signature: how many creations and deletions were accepted, at least and at most."""
+    heard: frozenset[str] = frozenset()
+    """The kinds of which the operator was sent events."""
 
 
 @dataclass
@@ -82,6 +92,7 @@ class Outcome:
     log: str = ""
     state: Json = field(default_factory=dict)
     writes: list[Write] = field(default_factory=list)
+    heard: frozenset[str] = frozenset()
 
     @property
     def verdict(self) -> str:
@@ -112,7 +123,11 @@ class Run:
             self._operator.kill()
 
     async def go(self) -> Outcome:
-        """Run the scenario, and return what came of it."""
+        """Run the scenario when there is room for it, and return what came of it."""
+        async with self._bench.room:
+            return await self._go()
+
+    async def _go(self) -> Outcome:
         outcome, log = self._outcome, self._bench.logs / f"{self._namespace}.log"
         outcome.log = str(log)
         log.touch()
@@ -124,7 +139,9 @@ class Run:
             outcome.problems.append(str(error))
         finally:
             self._bench.kubelets.leave(self._namespace)
+        await clear(self._bench.lab.kube, self._namespace, self._bench.kinds)
         outcome.writes = [write for write in self._director.writes if write.number]
+        outcome.heard = frozenset(self._director.heard)
         outcome.reached = outcome.fault is None or self._director.hit
         if self._operator is not None:
             outcome.lives = self._operator.lives
@@ -177,6 +194,8 @@ class Run:
             await self._step(step)
         for condition in scenario.end:
             await self._until(self._condition(condition), self._time())
+        # What is right during the fault may be undone when it ends.
+        await self._until(self._fault_lasts, self._time())
         if self._reference is None:
             await self._settled(scenario.quiet)
             self._outcome.state = await self._state()
@@ -184,12 +203,15 @@ class Run:
             return
         await self._same(self._reference)
         self._outcome.seconds = director.last_write - began
-        self._outcome.recovery = max(0.0, director.last_write - director.killed_at) if director.hit else 0.0
+        self._outcome.recovery = (
+            max(0.0, director.last_write - director.killed_at) if director.killed else 0.0
+        )
         self._outcome.problems += unexpected(self._reference, director.writes, director.hit)
 
     def _time(self) -> float:
         reference = self._reference
-        return self._scenario.limit if reference is None else reference.seconds + SLACK
+        usual = self._scenario.limit if reference is None else reference.seconds + SLACK
+        return usual * self._bench.patience
 
     # --- the state
 
@@ -204,8 +226,13 @@ class Run:
 
         async def same() -> str:
             nonlocal left
+            if self._director.seconds() - self._director.last_write < _LULL:
+                # Not worth reading everything yet.
+                return f"a write just now: {self._last()}"
             left = compare(reference.state, await self._state(), reference.ignored)
             if left:
+                # The longer nothing is written, the less often everything is read again.
+                await asyncio.sleep(min(5.0, (self._director.seconds() - self._director.last_write) / 5))
                 return "; ".join(f"{path}: {text}" for path, text in left.items())
             await self._settled(_REST)
             left = compare(reference.state, await self._state(), reference.ignored)
@@ -213,9 +240,16 @@ class Run:
 
         await self._until(same, self._time(), pause=0.5)
 
+    async def _fault_lasts(self) -> str:
+        return "the fault lasts" if self._director.fault_lasts else ""
+
     async def _settled(self, seconds: float) -> None:
         async def quiet() -> str:
-            since = self._director.seconds() - self._director.last_write
+            director = self._director
+            if director.seen_since is None:
+                # One that is just being started is not at rest.
+                return "the operator starts"
+            since = director.seconds() - max(director.last_write, director.seen_since)
             return "" if since >= seconds else f"a write {since:.1f} s ago: {self._last()}"
 
         # Counted from now: what has not been written yet is waited for, too.
@@ -336,7 +370,7 @@ def unexpected(reference: Reference, writes: list[Write], hit: bool) -> list[str
     strange = {
         write.family: write.point
         for write in counted
-        if write.changed and write.family not in reference.families
+        if write.changed and write.family not in reference.families and not write.follows_placement
     }
     problems = [f"unexpected write: {point}" for point in strange.values()]
     found = accepted_counts(writes)

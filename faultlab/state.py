@@ -39,7 +39,7 @@ def normalise(objects: Iterable[Json], namespace: str, ignored: Iterable[str] = 
     names = {item["metadata"]["uid"]: _title(item) for item in listed}
     result: dict[str, Any] = {}
     seen: Counter[str] = Counter()
-    for item in sorted(listed, key=lambda one: (one["kind"], one["metadata"]["name"])):
+    for item in sorted(listed, key=_order):
         title = _title(item)
         seen[title] += 1
         key = title if seen[title] == 1 else f"{title} ({seen[title]})"
@@ -54,6 +54,12 @@ def normalise_slurm(snapshot: Json, objects: Iterable[Json], namespace: str) -> 
     names = {item["metadata"]["uid"]: _title(item) for item in objects}
     replaced: Json = _replace(snapshot, namespace, names)
     return replaced
+
+
+def _order(item: Json) -> tuple[str, int, str, str]:
+    """Return a key that does not depend on hashes in names, unless nothing else tells objects apart."""
+    meta = item["metadata"]
+    return (_title(item), item.get("revision") or 0, meta.get("creationTimestamp") or "", meta["name"])
 
 
 def _title(item: Json) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 from faultlab import faults
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from faultlab.writes import Write
 
 SUITES: Final = ("crash", "stale", "withheld", "errors", "none")
+TURNS: Final = "turns"
+"""Each write is crashed at in one of the ways, which take turns."""
 _HELD_SECONDS: Final = 8.0
 _ERRORS: Final = (409, 429, 500, 504)
 
@@ -43,6 +46,7 @@ async def reference(bench: Bench, scenario: Scenario) -> tuple[Reference, list[O
             [write for write in one.writes if write.counted],
             frozenset(write.family for run in runs for write in run.writes if write.counted),
             {name: (min(had := [c[name] for c in counts]), max(had)) for name in signatures},
+            frozenset[str]().union(*(run.heard for run in runs)),
         ),
         runs,
     )
@@ -50,10 +54,15 @@ async def reference(bench: Bench, scenario: Scenario) -> tuple[Reference, list[O
 
 def plan(suite: str, found: Reference, most: int, ways: Sequence[str] = faults.KILLS) -> list[Fault]:
     """Return the faults of a suite for a scenario; at most so many writes of each family are crashed at."""
-    points = sample(found.writes, most)
+    points = sample(_certain(found.writes), most)
+    if suite == "crash" and [*ways] == [TURNS]:
+        return [
+            Fault(way, point=write.point) for write, way in zip(points, cycle(faults.KILLS), strict=False)
+        ]
     if suite == "crash":
         return [Fault(way, point=write.point) for write in points for way in ways]
-    kinds = sorted({write.kind.partition("/")[0] for write in found.writes if write.server != SLURM})
+    # Only a kind of which something changes can be shown as it was.
+    kinds = sorted(found.heard)
     if suite == "stale":
         deletions = [write for write in points if write.method == "DELETE"] or points[len(points) // 2 :][:1]
         at: list[Write | None] = [None, *deletions]
@@ -66,8 +75,16 @@ def plan(suite: str, found: Reference, most: int, ways: Sequence[str] = faults.K
         held = [Fault(faults.WITHHOLD, kind=kind, seconds=_HELD_SECONDS) for kind in kinds]
         return [*held, Fault(faults.FROZEN_SLURM, server=SLURM, method="GET", seconds=_HELD_SECONDS)]
     if suite == "errors":
-        return _errors(kinds)
+        return _errors(
+            sorted({write.kind.partition("/")[0] for write in found.writes if write.server != SLURM})
+        )
     return []
+
+
+def _certain(writes: Sequence[Write]) -> list[Write]:
+    """Leave out comments where pods are replaced: one follows only if a pod gets another node than before."""
+    replaced = any(write.method == "DELETE" and write.kind == "pods" for write in writes)
+    return [write for write in writes if not (replaced and write.follows_placement)]
 
 
 def _errors(kinds: Sequence[str]) -> list[Fault]:
@@ -90,15 +107,12 @@ async def run_all(
     scenario: Scenario,
     wanted: Sequence[Fault],
     found: Reference,
-    at_once: int,
     tell: Callable[[Outcome], None],
 ) -> list[Outcome]:
-    """Run a scenario once for each fault, several at a time."""
-    room = asyncio.Semaphore(at_once)
+    """Run a scenario once for each fault, as many at a time as the bench has room for."""
 
     async def one(fault: Fault) -> Outcome:
-        async with room:
-            outcome = await Run(bench, scenario, fault, found).go()
+        outcome = await Run(bench, scenario, fault, found).go()
         tell(outcome)
         return outcome
 

@@ -23,7 +23,8 @@ SLURM: Final = "slurm"
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _REVIEWS: Final = re.compile(r"(reviews|tokenrequests)$")
 _UNNUMBERED: Final = frozenset({"events", "leases"})
-_NUMBER: Final = re.compile(r"\d+")
+# A number, or the numbers of a Slurm hostlist: how many nodes one request is about is a matter of moments.
+_NUMBER: Final = re.compile(r"\[[\d,-]+\]|\d+")
 # Hashes in generated names, in the alphabet that Kubernetes uses for them, or with digits among the letters.
 _GENERATED: Final = re.compile(
     r"(?<=-)(?=[a-z0-9]*\d)[a-z0-9]{5,}$|(?<=-)[bcdfghjklmnpqrstvwxz2456789]{5,10}$"
@@ -83,6 +84,11 @@ class Write:
     def family(self) -> str:
         """The signature without numbers, the same for all workers of a NodeSet."""
         return _NUMBER.sub("N", self.signature)
+
+    @property
+    def follows_placement(self) -> bool:
+        """Whether it writes only a Slurm comment: it names the Kubernetes node that the scheduler chose."""
+        return self.server == SLURM and self.name.endswith(" comment")
 
     @property
     def accepted(self) -> bool:

@@ -28,7 +28,7 @@ from kubebox.components import programs
 from kubebox.errors import BoxError, ToolError
 from kubebox.handle import Handle, Progress, launch, silent
 from kubebox.launch import Launch
-from kubebox.nodes import node_providers
+from kubebox.nodes import files, node_providers
 from kubebox.nodes.ground import provide_ground
 from kubebox.procs import ProcessId, children, program_name
 from kubebox.spec import BoxSpec, check_name
@@ -73,6 +73,7 @@ class Box(Handle):
         self.cert_file: Path = layout.pki / "admin.crt"
         self.key_file: Path = layout.pki / "admin.key"
         self.audit_log: Path = layout.audit_log
+        self._pulls = BoxSpec.from_json(record.spec).pulls
 
     @classmethod
     def up(
@@ -156,6 +157,11 @@ class Box(Handle):
         elif not self._daemon(component).signal(signal.SIGCONT):
             raise BoxError(f"box {self.name}: {component} has just ended")
 
+    def crash(self, daemon: str) -> None:
+        """Kill a daemon of a node (`node-1.kubelet`); the node starts it again, and containers run on."""
+        if not self._daemon(daemon).signal(signal.SIGKILL):
+            raise BoxError(f"box {self.name}: {daemon} has just ended")
+
     def _daemon(self, component: str) -> ProcessId:
         """Return the process of a daemon of a node."""
         node, _, daemon = component.partition(".")
@@ -174,6 +180,16 @@ class Box(Handle):
         # A thread has namespaces of its own, so this one enters that of the node and ends there.
         with ThreadPoolExecutor(1) as thread:
             thread.submit(_set_hostname, namespace, hostname).result()
+
+    def trust_registry(self, address: str) -> None:
+        """Let real nodes pull images from a registry without TLS, named by HOST:PORT."""
+        nodes = sorted((self.state / "nodes").glob("*/etc"))
+        if not (nodes and self._pulls):
+            raise BoxError(f"box {self.name}: its nodes pull no images: start it with nodes and pulls=True")
+        for etc in nodes:
+            folder = etc / Path(files.CERTS).name / address
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "hosts.toml").write_text(files.registry_hosts(address), encoding="utf-8")
 
     def api(self, *, timeout: float = 10.0) -> Api:
         """Return a connection to the API server as the administrator; use it in a `with`."""

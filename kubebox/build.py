@@ -105,6 +105,7 @@ HELM_UNITTEST = GoProgram(
 COREDNS = GoProgram("coredns", HERE / "coredns", ".", "-s -w")
 GITOPS = GoProgram("gitops", HERE / "gitops", ".", "-s -w")
 CERT_MANAGER = GoProgram("cert-manager", HERE / "certmanager", ".", "-s -w", CERT_MANAGER_CRDS)
+REGISTRY = GoProgram("registry", HERE / "registry", ".", "-s -w")
 PAUSE = GoProgram("pause", HERE / "pause", ".", "-s -w")
 
 
@@ -150,6 +151,11 @@ def pause(root: Path, progress: Progress) -> Mapping[str, Path]:
 def gitops(root: Path, progress: Progress) -> Mapping[str, Path]:
     """Return the program that judges the health of objects as Flux, Helm and Argo CD do."""
     return _single(GITOPS, root, progress, "half a minute on 2 cores")
+
+
+def registry(root: Path, progress: Progress) -> Mapping[str, Path]:
+    """Return the container registry of the project distribution."""
+    return _single(REGISTRY, root, progress, "about a minute on 2 cores")
 
 
 def cert_manager(root: Path, progress: Progress) -> Mapping[str, Path]:
@@ -226,6 +232,7 @@ NODE_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[
 TEST_MAKERS: Sequence[tuple[tuple[str, ...], Callable[[Path, Progress], Mapping[str, Path]]]] = (
     (("gitops",), gitops),
     (("cert-manager", "cert-manager-crds"), cert_manager),
+    (("registry",), registry),
 )
 
 

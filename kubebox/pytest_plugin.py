@@ -9,6 +9,7 @@
     slurm_box          Slurm 26.05 with three slurmd, shared by the whole session
     slurm_box_24       the same with Slurm 24.11
     slurm_box_factory  makes a Slurm cluster of a test's own, for tests that break it
+    prometheus         the command lines of Prometheus and promtool
 
 Programs and root file systems that are missing are built before the first test, where no test's time limit
 counts and progress can be shown.
@@ -28,11 +29,14 @@ from kubebox.binaries import provide
 from kubebox.box import available_tools, tools_for
 from kubebox.images.slurm import provide_slurm_images
 from kubebox.nodes.ground import provide_ground
+from kubebox.prometheus import provide_prometheus
 from kubebox.slurm import SlurmBox, SlurmSpec
 from kubebox.slurm.rootfs import RELEASES, provide_root
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kubebox.prometheus import PrometheusPrograms
 
 _CLUSTER = BoxSpec(controller_manager=True, scheduler=True, fake_nodes=10)
 # What each fixture may need; what a test will ask of the factory is not known before it runs.
@@ -70,6 +74,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             provide_root(release, tell)
         if "kube_nodes" in used:
             _nodes_spec(tell)
+        if "prometheus" in used:
+            provide_prometheus(tell)
     except KubeboxError as error:
         # The tests that need no box still run; the others fail with this sentence, each in its own place.
         tell(str(error))
@@ -150,6 +156,15 @@ def slurm_box_factory(request: pytest.FixtureRequest) -> Iterator[SlurmBoxFactor
             return stack.enter_context(_slurm_up(request, SlurmSpec(**spec)))
 
         yield make
+
+
+@pytest.fixture(scope="session")
+def prometheus(request: pytest.FixtureRequest) -> PrometheusPrograms:
+    """Hand out the command lines of Prometheus and promtool."""
+    try:
+        return provide_prometheus(_teller(request.config))
+    except KubeboxError as error:
+        pytest.fail(f"prometheus: {error}", pytrace=False)
 
 
 def _nodes_spec(tell: Callable[[str], None]) -> BoxSpec:

@@ -41,7 +41,8 @@ class BoxSpec:
     over kubebox's own. `audit` writes one line per answered request to `Box.audit_log`.
 
     `nodes` are real ones, with kubelet and containers; they need root. `images` are files with container
-    images for them, `gpus` is how many each of them pretends to have. `node_grace` is how long a node may be
+    images for them, `gpus` is how many each of them pretends to have. With `pulls` they can also pull images,
+    from registries that `Box.trust_registry` names. `node_grace` is how long a node may be
     silent before it counts as failed; by default that is half a minute for real nodes, which tests kill, and
     ten minutes for fake ones, which only a busy machine silences.
     """
@@ -52,6 +53,7 @@ class BoxSpec:
     nodes: int = 0
     images: tuple[str, ...] = ()
     gpus: int = 0
+    pulls: bool = False
     node_grace: float | None = None
     apiserver_args: tuple[str, ...] = ()
     name: str | None = None
@@ -77,7 +79,7 @@ class BoxSpec:
             raise SpecError(f"nodes: {self.nodes} is not between 0 and {_MAX_NODES}")
         if self.nodes and not (self.controller_manager and self.scheduler):
             raise SpecError("nodes: real nodes need controller_manager=True and scheduler=True")
-        for name in ("images", "gpus"):
+        for name in ("images", "gpus", "pulls"):
             if getattr(self, name) and not self.nodes:
                 raise SpecError(f"{name}: only real nodes have use for it: set nodes, too")
         if self.gpus < 0:

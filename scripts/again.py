@@ -3,7 +3,7 @@
 A run of all tests takes half an hour on a machine that is full of clusters, and one test that was too
 impatient there would cost all of it. So CI runs what failed once more, alone: a few tests, none of them of
 pure code, where nothing can be late, and none that saw a job disturbed: that must not happen even once. Tests
-that pass then are named as FLAKY at the end of the run. Each of them is a defect to be mended, of the test or
+that pass then are named as FLAKY at the end of the run. Each of them is a defect to be fixed, of the test or
 of the product.
 
 FOLDER holds what CI keeps of one run. `tests-*`, pytest's reports of its parts and how each ended
@@ -34,6 +34,7 @@ PARTS = (
     "charts",
     "kube",
     "slurm",
+    "faults",
     "rest",
     "kubebox",
     "unit",
@@ -42,8 +43,8 @@ PARTS = (
 )
 MOST = 5
 PURE = "tests/unit/"
-# What tests/jobkilled.py writes into a report.
-NEVER = "JobKilled"
+# What tests/support/job_killed.py writes into a message; a traceback may quote the name in a line of source.
+NEVER = "JobKilled: "
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def failures(report: str) -> tuple[Failure, ...]:
 
 
 def unclear(part: Ended) -> str:
-    """Say why nobody knows what became of a part; nothing if what failed explains how it ended."""
+    """Return why the result of a part is unknown; nothing if what failed explains how it ended."""
     if part.code == int(bool(part.failed)):
         return ""
     return f"pytest ended the part {part.part!r} with code {part.code} and {len(part.failed)} failed tests"
@@ -107,7 +108,7 @@ def verdict(first: Sequence[Failure], again: Iterable[str] | None) -> tuple[str,
     return tuple(
         f"FAILED TWICE: {one.test} failed, and failed again alone"
         if one.test in twice
-        else f"FLAKY: {one.test} failed once, passed alone; mend it"
+        else f"FLAKY: {one.test} failed once, passed alone; fix it"
         for one in first
     )
 

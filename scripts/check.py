@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 ALL: Final = "tests/unit"
-# The module that reads pages, charts and examples, and imports none of them.
-PAGES: Final = "tests.unit.test_docs"
+# The modules that read pages, charts and examples, and import none of them, begin with this.
+PAGES: Final = "tests.unit.test_docs_"
 BRANCHES: Final = ("main", "origin/main")
 # Changes of these concern every test.
 GENERAL: Final = ("pyproject.toml", "tests/conftest.py", "requirements/dev.txt")
@@ -68,8 +68,8 @@ def concerned(changed: Iterable[str], modules: Mapping[str, str], needs: Mapping
         name = module_name(path)
         if name in modules:
             found |= _tests_of(name, modules, needs)
-        elif PAGES in modules and not path.endswith(".py"):
-            found.add(modules[PAGES])
+        elif not path.endswith(".py"):
+            found |= {file for one, file in modules.items() if one.startswith(PAGES)}
     return sorted(found)
 
 

@@ -37,14 +37,14 @@ def down(box: Box) -> None:
 
 
 def remove_kept() -> None:
-    """Remove what an earlier run left; one that is being shown at this moment is somebody's."""
+    """Remove what an earlier run left; one that runs now is left alone."""
     try:
         box = Box.attach(NAME)
     except BoxError:
         say("no demo is running")
         return
     if (owner := box.record().owner) is not None:
-        raise BoxError(f"another demo is running, started by process {owner.pid}: let it end first")
+        raise BoxError(f"another demo is running, started by process {owner.pid}: wait until it has ended")
     down(box)
 
 
@@ -71,7 +71,7 @@ def show_here(*, keep: bool, fake: bool) -> list[str]:
 def show_there(
     kubeconfig: Path, operator_image: str | None, values: list[str], *, keep: bool, remove: bool
 ) -> list[str]:
-    """Show the demo on a cluster that somebody else keeps, and return what to try with what is left of it."""
+    """Show the demo on an existing cluster, and return what to try with what is left of it."""
     if not kubeconfig.is_file():
         raise BoxError(f"KUBECONFIG={kubeconfig}: there is no such file")
     if operator_image is None and not remove:
@@ -134,8 +134,8 @@ def main() -> int:
         for line in what_next:
             say(f"  {line}")
     elif not options.down:
-        gone = "All of it is" if options.kubeconfig is None else "All but the definitions (CRDs) is"
-        say(f"{gone} gone again. `KEEP=1` leaves it running, and says what to try.")
+        what = "Everything" if options.kubeconfig is None else "Everything but the CRDs"
+        say(f"{what} has been removed. `make demo KEEP=1` leaves it running and shows what to try.")
     return 0
 
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,8 @@ class Cluster:
         self.namespace = namespace
         self._login = login
         self._tools = provide(["kubectl", "helm"], progress)
+        folder = home / "plugin"
+        self.plugin = install_plugin(folder)
         homes = {f"HELM_{kind}_HOME": str(home / "helm" / kind) for kind in ("CACHE", "CONFIG", "DATA")}
         # kubectl keeps what it discovers by server address, and ports are used again by other boxes.
         self._environment = {
@@ -64,6 +67,7 @@ class Cluster:
             **homes,
             "KUBECONFIG": str(kubeconfig),
             "KUBECACHEDIR": str(home / "kubectl"),
+            "PATH": f"{folder}{os.pathsep}{os.environ.get('PATH', '')}",
         }
 
     def run(self, tool: str, *arguments: str, stdin: str | None = None, timeout: float = CALL_SECONDS) -> str:
@@ -132,6 +136,20 @@ class Cluster:
             if (found := _FORWARDED.match(line)) is None:
                 raise BoxError(f"kubectl port-forward {target}: {line.strip()}")
             yield int(found[1])
+
+
+def install_plugin(folder: Path) -> dict[str, Path]:
+    """Put the programs of `kubectl slurm` into a folder, as pip does, and return them by name."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = {}
+    for name, module in (("kubectl-slurm", "entry"), ("kubectl_complete-slurm", "completion")):
+        program = found[name] = folder / name
+        command = (
+            f'PYTHONPATH="{ROOT / "src"}" exec "{sys.executable}" -m slurm_operator.plugin.{module} "$@"'
+        )
+        program.write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+        program.chmod(0o755)
+    return found
 
 
 def images(progress: Progress) -> tuple[str, ...]:

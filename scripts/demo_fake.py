@@ -46,7 +46,7 @@ def show(box: Box, *arguments: str) -> None:
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on at this moment."""
+    """Return a port of loopback that is free at this moment."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port: int = server.getsockname()[1]
         return port
@@ -75,7 +75,7 @@ def start_operator(box: Box) -> subprocess.Popen[bytes]:
     port = free_port()
     with (box.state / "operator.log").open("wb") as log:
         command = [sys.executable, "-m", "slurm_operator", "manager", "--kubeconfig", str(box.kubeconfig)]
-        flags = ["--leader-elect", f"--health-addr=127.0.0.1:{port}", "--metrics-addr=0"]
+        flags = ["--leader-elect", f"--health-addr=127.0.0.1:{port}", "--metrics-addr=0", "--status-addr=0"]
         with undisturbed():
             # Nothing of ours stays in its hands: a pipe behind `make demo KEEP=1` would never end.
             process = subprocess.Popen(

@@ -51,7 +51,7 @@ def start(name: str, *, keep: bool) -> Box:
         bundles = images(detail)
     with step(f"a real Kubernetes with {WORKERS} nodes: kubelets, containerd, DNS, storage"):
         box = real_box(name, bundles, detail, detach=keep)
-        # For whoever goes on by hand with `kubebox env`.
+        # For a user who continues by hand with `kubebox env`.
         box.link({"helm": tools["helm"]})
         return box
 
@@ -59,7 +59,9 @@ def start(name: str, *, keep: bool) -> Box:
 def present(box: Box, *, keep: bool) -> None:
     """Install the charts on a box and show what comes of them."""
     del keep  # all of it lives in the box
-    present_on(Cluster(box.kubeconfig, box.state, detail), None, str(KUBEBOX_VALUES))
+    cluster = Cluster(box.kubeconfig, box.state, detail)
+    box.link(cluster.plugin)
+    present_on(cluster, None, str(KUBEBOX_VALUES))
 
 
 def present_on(cluster: Cluster, operator_image: str | None, *values: str) -> None:
@@ -75,6 +77,13 @@ def present_on(cluster: Cluster, operator_image: str | None, *values: str) -> No
     _look(cluster)
     _run_job(cluster)
     _ask_rest(cluster)
+    _show_status(cluster)
+
+
+def _show_status(cluster: Cluster) -> None:
+    """Show all of it on one screen, and say how to open the page."""
+    shown(f"kubectl slurm status -n {NAMESPACE}", cluster.run("kubectl", "slurm", "status", "-n", NAMESPACE))
+    say("\nThe same in a browser: kubectl slurm dashboard")
 
 
 def _look(cluster: Cluster) -> None:
@@ -121,7 +130,7 @@ def _fetch(address: str, token: str) -> dict[str, Any]:
 
 
 def take_down(cluster: Cluster) -> None:
-    """Remove from somebody's cluster what the demo installed there; the definitions stay, as helm has it."""
+    """Remove what the demo installed from an existing cluster; the CRDs stay, as helm has it."""
     for release, namespace in ((RELEASE, NAMESPACE), ("slurm-operator", OPERATOR_NAMESPACE)):
         cluster.run("helm", "uninstall", release, "--namespace", namespace, "--ignore-not-found", "--wait")
     cluster.run("kubectl", "delete", "namespace", NAMESPACE, OPERATOR_NAMESPACE, "--ignore-not-found")
@@ -139,7 +148,8 @@ def ideas() -> list[str]:
     return [
         f"{inside} sbatch --nodes=1 --chdir=/tmp --wrap='sleep 60'    # a job to be careful with",
         f"{slurm} scale nodeset {NODESET} --replicas=1    # the worker with the job stays until it ends",
-        f"{slurm} get nodeset {NODESET} --watch",
+        f"kubectl slurm status -n {NAMESPACE} --watch",
+        "kubectl slurm dashboard    # the same in a browser",
         "kubectl drain node-0 --ignore-daemonsets --delete-emptydir-data    # waits for the job as well",
         f"{slurm} delete pod {RELEASE}-controller-0    # running jobs do not notice",
     ]

@@ -32,16 +32,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 ROOT = Path(__file__).resolve().parent.parent
+# What of the source folder is part of the program; the rest is left behind by tools.
+PACKAGED = frozenset({".css", ".html", ".js", ".json", ".py", ".svg", ".typed"})
 OPERATOR_IMAGE = "kubebox.local/slurm-operator:dev"
 # The same user as in images/operator/Dockerfile. Without a line in passwd its group would be root's.
-_USER = "65532:65532"
+USER = "65532:65532"
 _OWN = {"passwd": "slurm-operator:x:65532:65532::/:/usr/sbin/nologin\n", "group": "slurm-operator:x:65532:\n"}
-_SUITE = "trixie"
-_PYTHON = "3.13"
-_PACKAGES = ("base-files", "base-passwd", "netbase", "python3", "tzdata")
+SUITE = "trixie"
+PYTHON = "3.13"
+PACKAGES = ("base-files", "base-passwd", "netbase", "python3", "tzdata")
 _UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info", "usr/share/lintian",
            "usr/share/zoneinfo", "var/cache", "var/lib/dpkg")  # fmt: skip
-_SITE, _PROGRAM = "usr/local/lib/slurm-operator", "usr/local/bin/slurm-operator"
+_SITE, PROGRAM = "usr/local/lib/slurm-operator", "usr/local/bin/slurm-operator"
 _ENTRY = f"""\
 #!/usr/bin/python3 -I
 import sys
@@ -57,19 +59,19 @@ def provide_operator_image(say: packages.Progress) -> Path:
     """Return the file with the operator's image, made first when it is not there yet."""
     base = _provide_base(say)
     requirements = ROOT / "requirements" / "runtime.txt"
-    sources = sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in {".py", ".json", ".typed"})
+    sources = operator_sources()
     contents = [hashlib.sha256(path.read_bytes()).digest() for path in (requirements, *sources)]
 
     def make(scratch: Path) -> None:
         say("making the operator's image")
         ground = folder_layer(base, scratch / "base.tar")
         libraries = folder_layer(_provide_libraries(base, requirements, say), scratch / "libraries.tar")
-        product = folder_layer(_product(scratch, base, sources), scratch / "product.tar")
+        product = folder_layer(product_tree(scratch, base, sources), scratch / "product.tar")
         image = Image(
             OPERATOR_IMAGE,
             [ground, libraries, product],
-            entrypoint=[f"/{_PROGRAM}"],
-            user=_USER,
+            entrypoint=[f"/{PROGRAM}"],
+            user=USER,
             env=["PYTHONDONTWRITEBYTECODE=1"],
         )
         write_bundle(scratch / "images.tar", [image])
@@ -91,24 +93,29 @@ def _provide_base(say: packages.Progress) -> Path:
     def make(scratch: Path) -> None:
         say("making the base of the operator's image: once, about half a minute")
         apt, root = scratch / "apt", scratch / "rootfs"
-        found = packages.download(packages.mirror(), _SUITE, _PACKAGES, apt, say)
+        found = packages.download(packages.mirror(), SUITE, PACKAGES, apt, say)
         root.mkdir(mode=0o755)
         packages.unpack(found, root)
         for name in _UNUSED:
             shutil.rmtree(root / name, ignore_errors=True)
-        masters = root / "usr" / "share" / "base-passwd"
-        for name in ("passwd", "group"):
-            text = (masters / f"{name}.master").read_text(encoding="utf-8")
-            (root / "etc" / name).write_text(text.replace(":*:", ":x:") + _OWN[name], encoding="utf-8")
-        for name in ("tmp", "mnt"):
-            (root / name).mkdir(exist_ok=True)
-        (root / "tmp").chmod(0o1777)
+        furnish_base(root)
         shutil.rmtree(apt)
 
     key = content_key(
-        [json.dumps([_LAYOUT, _SUITE, packages.architecture(), _PACKAGES, _UNUSED, _OWN]).encode()]
+        [json.dumps([_LAYOUT, SUITE, packages.architecture(), PACKAGES, _UNUSED, _OWN]).encode()]
     )
     return obtain(cache_root(), "operator-base", key, make) / "rootfs"
+
+
+def furnish_base(root: Path) -> None:
+    """Add to an unpacked base the operator's user, and the folders that a start needs."""
+    masters = root / "usr" / "share" / "base-passwd"
+    for name in ("passwd", "group"):
+        text = (masters / f"{name}.master").read_text(encoding="utf-8")
+        (root / "etc" / name).write_text(text.replace(":*:", ":x:") + _OWN[name], encoding="utf-8")
+    for name in ("tmp", "mnt"):
+        (root / name).mkdir(exist_ok=True)
+    (root / "tmp").chmod(0o1777)
 
 
 def _provide_libraries(base: Path, requirements: Path, say: packages.Progress) -> Path:
@@ -116,14 +123,14 @@ def _provide_libraries(base: Path, requirements: Path, say: packages.Progress) -
 
     def make(scratch: Path) -> None:
         say("getting the operator's libraries: once")
-        _install(scratch / "libraries", base, requirements)
+        install_libraries(scratch / "libraries", base, requirements)
 
-    parts = json.dumps([_LAYOUT, base.parent.name, _PYTHON, _SITE]).encode()
+    parts = json.dumps([_LAYOUT, base.parent.name, PYTHON, _SITE]).encode()
     key = content_key([parts, requirements.read_bytes()])
     return obtain(cache_root(), "operator-libraries", key, make) / "libraries"
 
 
-def _install(folder: Path, base: Path, requirements: Path) -> None:
+def install_libraries(folder: Path, base: Path, requirements: Path) -> None:
     """Install the pinned libraries for the image's Python into a tree of their own."""
     site = folder / _SITE
     site.mkdir(parents=True)
@@ -136,7 +143,7 @@ def _install(folder: Path, base: Path, requirements: Path) -> None:
         "--disable-pip-version-check",
         "--no-compile",
     ]
-    command += ["--target", str(site), "--python-version", _PYTHON, "--only-binary=:all:", "--no-deps"]
+    command += ["--target", str(site), "--python-version", PYTHON, "--only-binary=:all:", "--no-deps"]
     command += ["--implementation", "cp", "--require-hashes", "--requirement", str(requirements)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != 0:
@@ -146,13 +153,19 @@ def _install(folder: Path, base: Path, requirements: Path) -> None:
     _compile(folder, base)
 
 
-def _product(scratch: Path, base: Path, sources: list[Path]) -> Path:
+def operator_sources() -> list[Path]:
+    """Return the files of the operator that its image holds."""
+    return sorted(path for path in (ROOT / "src").rglob("*") if path.suffix in PACKAGED)
+
+
+def product_tree(scratch: Path, base: Path, sources: list[Path]) -> Path:
+    """Return a tree with the operator and the command that starts it."""
     folder = scratch / "product"
     for source in sources:
         target = folder / _SITE / source.relative_to(ROOT / "src")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
-    entry = folder / _PROGRAM
+    entry = folder / PROGRAM
     entry.parent.mkdir(parents=True)
     entry.write_text(_ENTRY, encoding="utf-8")
     _compile(folder, base)
@@ -179,7 +192,7 @@ def _compile(folder: Path, base: Path) -> None:
     )
     if result.returncode != 0:
         raise ToolError(f"compiling for the image failed:\n{result.stdout}{result.stderr}")
-    entry = folder / _PROGRAM
+    entry = folder / PROGRAM
     for path in (folder, *folder.rglob("*")):
         if not path.is_symlink():
             executable = path.is_dir() or path == entry

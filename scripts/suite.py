@@ -36,6 +36,7 @@ PATHS: Final[dict[str, tuple[str, ...]]] = {
     "kube": ("tests/integration/kube",),
     "slurm": ("tests/integration/slurm", "tests/integration/objects"),
     "kubebox": ("tests/integration/kubebox",),
+    "faults": ("tests/integration/faultlab",),
     "takeover": ("tests/e2e/test_takeover.py",),
     "unit": ("tests/unit",),
     "unit-clients": ("tests/unit/kube", "tests/unit/slurm", "tests/unit/webhook"),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.exploring import load_profile
+from tests.support.property_settings import load_profile
 
 load_profile()

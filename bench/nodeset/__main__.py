@@ -21,10 +21,10 @@ import argparse
 import asyncio
 import json
 import math
-import os
 import signal
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ from bench.nodeset.operator import running
 from bench.nodeset.stage import NAMESPACE, staged
 from kubebox import Box, BoxSpec
 from slurm_operator.api.schema import all_crds
-from slurm_operator.kube.log import LogOptions, configure
+from slurm_operator.kube.process.log import LogOptions, configure
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -57,22 +57,35 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
         run = phases.Run(box, stage, operator, sizes.quiet_seconds)
         await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
         await run.at_rest()
-        plain = [await _told("plain client", phases.raw_scale_out(run, workers))]
-        figures = await _told("scale-out", phases.scale_out(run, workers))
-        figures |= await _told("idle", phases.idle(run, sizes.idle_seconds))
+        plain = [await told("plain client", phases.raw_scale_out(run, workers))]
+        figures = await told("scale-out", phases.scale_out(run, workers))
+        figures |= await told("idle", phases.idle(run, sizes.idle_seconds))
         figures |= await phases.memory(run, str(workers))
-        plain.append(await _told("plain client", phases.raw_scale_out(run, workers)))
+        plain.append(await told("plain client", phases.raw_scale_out(run, workers)))
         figures |= phases.compared(figures, plain)
-        figures |= await _told("scale-in", phases.scale_in(run, workers // 2))
-        figures |= await _told("rolling update", phases.rolling_update(run))
-        figures |= await _told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
+        figures |= await told("scale-in", phases.scale_in(run, workers // 2))
+        figures |= await told("rolling update", phases.rolling_update(run))
+        figures |= await told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
         figures |= await phases.memory(run, "after_all")
         figures |= await phases.stalls(run, workers)
         if most > workers:
-            figures |= await _told("scale-out to the most", phases.scale_out(run, most, "most"))
+            figures |= await told("scale-out to the most", phases.scale_out(run, most, "most"))
             figures |= await phases.memory(run, str(most))
             figures |= await phases.stalls(run, most)
     return figures
+
+
+async def measure_scale_out(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
+    """Take the figures of a scale-out and of the minute after it, and nothing else."""
+    async with (
+        running_machines(box, machines(sizes)),
+        staged(box, 1) as stage,
+        running(box, NAMESPACE, log) as operator,
+    ):
+        run = phases.Run(box, stage, operator, sizes.quiet_seconds)
+        await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
+        figures = await told("scale-out", phases.scale_out(run, sizes.workers))
+        return figures | await told("idle", phases.idle(run, sizes.idle_seconds))
 
 
 async def measure_memory(box: Box, counts: list[int], log: Path) -> phases.Figures:
@@ -85,11 +98,11 @@ async def measure_memory(box: Box, counts: list[int], log: Path) -> phases.Figur
     ):
         run = phases.Run(box, stage, operator, quiet=0.0)
         for count in counts:
-            figures |= await _told(f"memory with {count}", phases.grown(run, count))
+            figures |= await told(f"memory with {count}", phases.grown(run, count))
     return figures
 
 
-async def _told(what: str, phase: Awaitable[phases.Figures]) -> phases.Figures:
+async def told(what: str, phase: Awaitable[phases.Figures]) -> phases.Figures:
     """Say what is being measured: it takes minutes."""
     print(f"  {what} …", file=sys.stderr, flush=True)
     figures = await phase
@@ -105,8 +118,6 @@ def machines(sizes: Sizes) -> int:
 
 async def run(taking: Callable[[Box], Awaitable[phases.Figures]]) -> tuple[phases.Figures, dict[str, str]]:
     """Take figures on one API server."""
-    # Seconds say little if others had the cores; the counts and the processor time hold in any case.
-    load = f"{os.getloadavg()[0]:.1f} before it started"
     with await asyncio.to_thread(Box.up, SPEC) as box:
         crds = json.dumps({"apiVersion": "v1", "kind": "List", "items": all_crds()})
         await asyncio.to_thread(box.kubectl, "apply", "--server-side", "-f", "-", stdin=crds)
@@ -114,7 +125,7 @@ async def run(taking: Callable[[Box], Awaitable[phases.Figures]]) -> tuple[phase
         figures = await taking(box)
         shown = await asyncio.to_thread(box.kubectl, "version", "-o", "json")
         version = json.loads(shown)["serverVersion"]["gitVersion"]
-        return figures, report.provenance(kubernetes=version, load=load)
+        return figures, report.provenance(kubernetes=version)
 
 
 def main() -> None:
@@ -125,6 +136,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="jobs whose end is measured")
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
     parser.add_argument(
+        "--scale-out", action="store_true", help="take only the scale-out and the minute at rest after it"
+    )
+    parser.add_argument(
         "--memory",
         type=int,
         nargs="+",
@@ -132,16 +146,15 @@ def main() -> None:
         help="take only the memory with so many workers, such as 5000 10000 20000",
     )
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
-    parser.add_argument(
-        "--save-baseline",
-        action="store_true",
-        help="replace the committed baseline, and the table in docs/project/performance.md, by this run",
-    )
+    report.add_options(parser)
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
+    if options.scale_out and options.save_baseline:
+        parser.error("--scale-out compares commits; it has no baseline to save")
     sizes = Sizes(options.workers, options.most, options.jobs, options.idle_seconds)
     if options.page:
-        _write_page(sizes, *report.baseline_with_origin("nodeset"))
+        page = report.markdown(report.baseline("nodeset"), goals(sizes), words(sizes))
+        report.into_page(report.PAGE, "nodeset", page)
         return
     configure(LogOptions())
     # Ends as after Ctrl-C: what it has started ends with it.
@@ -149,19 +162,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = options.log or Path(folder) / "operator.log"
         if options.memory:
-            figures, where = asyncio.run(run(lambda box: measure_memory(box, options.memory, log)))
-            print(report.table(figures, report.baseline("memory"), {}))
-            report.keep("memory", figures, where, as_baseline=options.save_baseline)
-            return
-        figures, where = asyncio.run(run(lambda box: measure(box, sizes, log)))
-    print(report.table(figures, report.baseline("nodeset"), goals(sizes)))
-    report.keep("nodeset", figures, where, as_baseline=options.save_baseline)
-    if options.save_baseline:
-        _write_page(sizes, figures, where)
-
-
-def _write_page(sizes: Sizes, figures: phases.Figures, where: dict[str, str]) -> None:
-    report.into_page(report.PAGE, "nodeset", report.markdown(figures, where, goals(sizes), words(sizes)))
+            part = partial(measure_memory, counts=options.memory, log=log)
+            report.measure("memory", options, lambda: asyncio.run(run(part)), {})
+        elif options.scale_out:
+            part = partial(measure_scale_out, sizes=sizes, log=log)
+            report.measure("scale_out", options, lambda: asyncio.run(run(part)), {})
+        else:
+            part = partial(measure, sizes=sizes, log=log)
+            report.measure("nodeset", options, lambda: asyncio.run(run(part)), goals(sizes), words(sizes))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """The figures that this benchmark takes: what each one is, and its goal.
 
-The words are those of the table in docs/project/performance.md, which `--save-baseline` writes anew.
+The words are those of the table in docs/project/performance.md, which `--save-baseline` rewrites.
 """
 
 from __future__ import annotations

@@ -13,17 +13,17 @@ from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from bench.load import CONNECTIONS, running_status
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import Conflict, NotFound
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.models import Node, Pod
+from slurm_operator.kube.models.kinds import Node, Pod
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox import Box
-    from slurm_operator.kube.store import Change
+    from slurm_operator.kube.models.store import Change
 
 _ROOM: Final = {"cpu": "64", "memory": "256Gi", "pods": "250"}
 # The controller manager of a box gives a node ten minutes.

@@ -64,8 +64,10 @@ class Operator:
         self._metrics = ""
         self.profile = ""
         """Where its profiles are served."""
+        self.status = ""
+        """Where its status is served."""
 
-    async def started(self) -> None:
+    async def started(self, status_host: str) -> None:
         """Wait until its controllers run."""
         async with asyncio.timeout(_START_SECONDS):
             while not self._logged("controllers started"):
@@ -75,6 +77,7 @@ class Operator:
         ports = {entry["server"]: entry["port"] for entry in self._logged("listening")}
         self._metrics = f"http://127.0.0.1:{ports['metrics']}/metrics"
         self.profile = f"http://127.0.0.1:{ports['profile']}/debug/pprof"
+        self.status = f"http://{status_host}:{ports['status']}"
 
     def _logged(self, message: str) -> list[dict[str, object]]:
         lines = [line for line in self._log.read_text().splitlines() if line[:1] + line[-1:] == "{}"]
@@ -117,12 +120,15 @@ class Operator:
 
 
 @asynccontextmanager
-async def running(box: Box, namespace: str, log: Path) -> AsyncIterator[Operator]:
-    """Run the operator for one namespace until the block ends."""
+async def running(
+    box: Box, namespace: str, log: Path, *flags: str, status_host: str = "127.0.0.1"
+) -> AsyncIterator[Operator]:
+    """Run the operator for one namespace until the block ends, with more flags if any are given."""
     servers = ("metrics", "health", "profile")
     command = [
         *(sys.executable, "-m", "slurm_operator", "manager", f"--kubeconfig={box.kubeconfig}"),
         *(f"--namespaces={namespace}", "--profile", *(f"--{name}-addr=127.0.0.1:0" for name in servers)),
+        *(f"--status-addr={status_host}:0", *flags),
     ]
     paths = (str(_ROOT / "src"), str(_ROOT), os.environ.get("PYTHONPATH", ""))
     environment = os.environ | {"PYTHONPATH": ":".join(path for path in paths if path)}
@@ -133,7 +139,7 @@ async def running(box: Box, namespace: str, log: Path) -> AsyncIterator[Operator
     try:
         async with aiohttp.ClientSession() as session:
             operator = Operator(process, log, session)
-            await operator.started()
+            await operator.started(status_host)
             yield operator
     finally:
         if process.returncode is None:

@@ -16,11 +16,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from bench import processor
 from bench.load import RawClient, in_parallel
-from bench.nodeset import processor
 from bench.nodeset.stage import DEADLINE, Pods, following
 from slurm_operator.kube.errors import AlreadyExists
-from slurm_operator.kube.models import Namespace
+from slurm_operator.kube.models.kinds import Namespace
 
 if TYPE_CHECKING:
     from collections import Counter
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 Figures = dict[str, float]
 
-_SLURM_WRITES: Final = (
+SLURM_WRITES: Final = (
     *("update_nodes", "create_nodes", "delete_node", "write_reservation", "delete_reservation"),
 )
 
@@ -63,7 +63,7 @@ class Run:
 
     async def _written(self) -> tuple[int, int]:
         reading = await self.operator.reading()
-        return reading.writes.total(), sum(self.stage.standin.counts[name] for name in _SLURM_WRITES)
+        return reading.writes.total(), sum(self.stage.standin.counts[name] for name in SLURM_WRITES)
 
 
 class Span:
@@ -89,6 +89,11 @@ class Stint:
     def __init__(self, started: float) -> None:
         self._started = started
         self._used = processor.used()
+
+    @classmethod
+    def begun(cls) -> Stint:
+        """Begin now."""
+        return cls(time.monotonic())
 
     def figures(self, name: str, moment: float) -> Figures:
         """Return what it took until a moment ago."""

@@ -4,6 +4,10 @@ Records have every field of a real one (`recorded.json`), so that decoding them 
 Each is encoded once per change, since a cluster of thousands is listed far more often than it changes. Times
 are whole seconds, and "unchanged" follows Slurm's own rule: a list asked for in the second of a change may
 show it or not, so only a question about a later second can be answered with "nothing new".
+
+Records that are created with `State=CLOUD` are powered down until a job or a request powers them up, and up
+when their slurmd has registered. A node that is told to power down is powered down as soon as its slurmd has
+ended; a real one is so after SuspendTimeout.
 """
 
 from __future__ import annotations
@@ -24,6 +28,9 @@ Json = dict[str, Any]
 RECORDED: Final[Json] = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
 _BUSY: Final = frozenset({"ALLOCATED", "MIXED"})
 _TERMINATING: Final = "slurm-operator: Pod is terminating"
+_CLOUD: Final = "CLOUD"
+_UP, _DOWN, _GOING_UP, _GOING_DOWN = "POWER_UP", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN"
+_POWER: Final = frozenset({_DOWN, _GOING_UP, _GOING_DOWN, "NOT_RESPONDING"})
 
 
 def number(value: float) -> Json:
@@ -85,6 +92,8 @@ class Slurmctld:
         self.drains: list[int] = []
         """How many nodes each request drained that drained any."""
         self._next_job = 1
+        self._alive: set[str] = set()
+        """The nodes whose slurmd runs."""
         # A slurmctld of the first minute is not believed; this one has been up for a day.
         self.started = int(time.time()) - 86_400
 
@@ -93,42 +102,61 @@ class Slurmctld:
     def register(self, name: str) -> None:
         """Take in a slurmd that has started: a drain outlives the daemon, being down does not."""
         now = int(time.time())
+        self._alive.add(name)
         if name not in self.nodes:
             record = {**RECORDED["node"], "name": name, "hostname": name, "slurmd_start_time": number(now)}
             self.nodes.put(name, record)
             return
-        drain = "DRAIN" in self.nodes[name]["state"]
-        self.nodes.change(
-            name,
-            state=["IDLE", *(["DRAIN"] if drain else []), "DYNAMIC_NORM"],
-            slurmd_start_time=number(now),
-            **({} if drain else {"reason": ""}),
-        )
+        base, *flags = self.nodes[name]["state"]
+        drain = "DRAIN" in flags
+        if _CLOUD in flags:
+            state = ["IDLE" if base == "DOWN" else base, *(word for word in flags if word not in _POWER)]
+        else:
+            state = ["IDLE", *(["DRAIN"] if drain else []), "DYNAMIC_NORM"]
+        reason = self.nodes[name]["reason"] if drain else ""
+        self.nodes.change(name, state=state, slurmd_start_time=number(now), reason=reason)
 
     def terminate(self, name: str) -> None:
         """Do what a worker does before it ends: put its node down; the reason of a drain stays."""
-        if name in self.nodes:
+        self._alive.discard(name)
+        if name in self.nodes and {_GOING_DOWN, _DOWN} & {*self.nodes[name]["state"]}:
+            self._powered(name, _DOWN)
+        elif name in self.nodes:
             flags = [word for word in self.nodes[name]["state"][1:] if word != "NOT_RESPONDING"]
             reason = self.nodes[name]["reason"] if "DRAIN" in flags else _TERMINATING
             self.nodes.change(name, state=["DOWN", *flags], reason=reason, alloc_cpus=0)
 
-    def run_job(self, name: str) -> str:
-        """Start a job on one CPU of a node and return its id."""
+    def run_job(self, hostlist: str) -> str:
+        """Start a job on one CPU of each node and return its id; powered-down nodes are powered up."""
         job = str(self._next_job)
         self._next_job += 1
         now = int(time.time())
         times = {"start_time": number(now), "end_time": number(now + 3600), "time_limit": number(60)}
-        record = {**RECORDED["job"], "job_id": int(job), "nodes": name, "batch_host": name, **times}
+        names = [*NodeSet(hostlist)]
+        record = {**RECORDED["job"], "job_id": int(job), "nodes": hostlist, "batch_host": names[0], **times}
         self.jobs.put(job, record)
-        self.nodes.change(name, state=["MIXED", *self.nodes[name]["state"][1:]], alloc_cpus=1)
+        for name in names:
+            self.nodes.change(name, state=["MIXED", *self.nodes[name]["state"][1:]], alloc_cpus=1)
+            if _DOWN in self.nodes[name]["state"]:
+                self._powered(name, _GOING_UP, "NOT_RESPONDING")
         return job
 
     def end_job(self, job: str) -> None:
         """Let a job complete; Slurm remembers it for a while."""
         self.jobs.change(job, job_state=["COMPLETED"], end_time=number(int(time.time())))
-        name = self.jobs[job]["nodes"]
-        if name in self.nodes and self.nodes[name]["state"][0] in _BUSY:
-            self.nodes.change(name, state=["IDLE", *self.nodes[name]["state"][1:]], alloc_cpus=0)
+        for name in NodeSet(self.jobs[job]["nodes"]):
+            if name in self.nodes and self.nodes[name]["state"][0] in _BUSY:
+                self.nodes.change(name, state=["IDLE", *self.nodes[name]["state"][1:]], alloc_cpus=0)
+
+    def suspend(self, hostlist: str) -> None:
+        """Power idle nodes down, as Slurm does when they have been idle for long enough."""
+        for name in NodeSet(hostlist):
+            self._powered(name, _GOING_DOWN if name in self._alive else _DOWN)
+
+    def _powered(self, name: str, *words: str) -> None:
+        """Give a node other words of power saving."""
+        base, *flags = self.nodes[name]["state"]
+        self.nodes.change(name, state=[base, *words, *(word for word in flags if word not in _POWER)])
 
     # --- what slurmrestd passes on; each returns the names that do not exist
 
@@ -167,6 +195,12 @@ class Slurmctld:
         """Return what becomes of a node that is told a state."""
         base, *flags = self.nodes[name]["state"]
         flags = [flag for flag in flags if flag != "DRAIN"]
+        if word == _UP:
+            flags = [flag for flag in flags if flag not in _POWER]
+            return {"state": [base, _GOING_UP, "NOT_RESPONDING", *flags]}
+        if word == "POWER_DOWN":
+            flags = [flag for flag in flags if flag not in _POWER]
+            return {"state": [base, _GOING_DOWN if name in self._alive else _DOWN, *flags]}
         if word == "DRAIN":
             return {"state": [base, "DRAIN", *flags]}
         if word in ("UNDRAIN", "RESUME"):
@@ -177,8 +211,18 @@ class Slurmctld:
     def create(self, conf: str) -> None:
         """Create the nodes of a line of slurm.conf."""
         words = dict(word.split("=", 1) for word in conf.split())
+        fields: Json = {"gres": words.get("Gres", ""), "features": words.get("Features", "").split(",")}
+        fields |= {
+            field: int(words[word])
+            for word, field in (("CPUs", "cpus"), ("RealMemory", "real_memory"))
+            if word in words
+        }
+        if "SuspendTime" in words:
+            fields["suspend_time"] = number(int(words["SuspendTime"]))
+        if words.get("State") == _CLOUD:
+            fields["state"] = ["IDLE", _CLOUD, _DOWN, "DYNAMIC_NORM"]
         for name in NodeSet(words["NodeName"]):
-            self.nodes.put(name, {**RECORDED["node"], "name": name, "hostname": name})
+            self.nodes.put(name, {**RECORDED["node"], **fields, "name": name, "hostname": name})
 
     def busy(self, name: str) -> bool:
         """Tell whether a node has work."""

@@ -17,27 +17,28 @@ from typing import TYPE_CHECKING, Any, Final
 from bench.nodeset.slurmctld import Slurmctld
 from bench.nodeset.standin import StandIn, serving
 from slurm_operator.api import Cluster, Controller, NodeSet, wellknown
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.models import Namespace, Pod, Secret
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Namespace, Pod, Secret
 from slurm_operator.objects import slurmd_identity
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from kubebox import Box
-    from slurm_operator.kube.store import Change
+    from slurm_operator.kube.models.store import Change
 
 NAMESPACE: Final = "bench"
 NAME: Final = "compute"
 _KEY: Final = {"name": "keys", "key": "slurm.key"}
 _JWT: Final = {"name": "keys", "key": "jwt.key"}
 DEADLINE: Final = 900.0
+_ROLE: Final = "app.kubernetes.io/name"
 
 
 class Pods:
-    """The pods of a namespace: which are there, which are ready, and when each was told to go."""
+    """The workers of a namespace: which are there, which are ready, and when each was told to go."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self.informer = Informer(client, Pod, namespaces=[namespace])
@@ -52,6 +53,9 @@ class Pods:
 
     def _changed(self, change: Change[Pod]) -> None:
         pod = change.new
+        known = pod or change.old
+        if known is None or known.metadata.labels.get(_ROLE) != wellknown.APP_SLURMD:
+            return
         if pod is None or pod.deleting:
             self._leaving(change.old or pod)
         else:
@@ -83,6 +87,9 @@ class Stage:
 
     def _play_slurmd(self, change: Change[Pod]) -> None:
         old, new = change.old, change.new
+        known = new or old
+        if known is None or known.metadata.labels.get(_ROLE) != wellknown.APP_SLURMD:
+            return
         runs = new is not None and new.status.phase == "Running" and not new.deleting
         ran = old is not None and old.status.phase == "Running" and not old.deleting
         same = old is None or new is None or old.metadata.uid == new.metadata.uid

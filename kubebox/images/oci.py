@@ -1,16 +1,18 @@
 """Folders become layers, layers become images, images become one file that containerd imports.
 
-A layer is written once, whoever uses it, and an image of several layers shares those below its own. Layers
-are not compressed: they travel from one folder to another of the same machine.
+A layer is written once, and an image of several layers shares those below its own. Layers for the nodes of
+this machine are not compressed; `compressed` makes those of a release.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
 import os
 import platform
+import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Mapping
@@ -36,11 +38,22 @@ Wanted = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer: a tar file and its digest."""
+    """A layer: its file, the digest of that and, for a compressed one, the digest of what is inside."""
 
     path: Path
     digest: str
     size: int
+    inner: str = ""
+
+    @property
+    def diff_id(self) -> str:
+        """Return the digest of the tar file, compressed or not."""
+        return self.inner or self.digest
+
+    @property
+    def media_type(self) -> str:
+        """Return how registries name this kind of layer."""
+        return f"{_LAYER}+gzip" if self.inner else _LAYER
 
     @classmethod
     def of(cls, path: Path) -> Layer:
@@ -60,6 +73,8 @@ class Image:
     user: str = ""
     env: Sequence[str] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    # The name of the image in the archive, for programs that want one: its tag, if empty.
+    reference: str = ""
 
     def config(self) -> dict[str, Any]:
         """Return the image configuration."""
@@ -75,8 +90,26 @@ class Image:
             "os": "linux",
             "created": _CREATED,
             "config": settings,
-            "rootfs": {"type": "layers", "diff_ids": [layer.digest for layer in self.layers]},
+            "rootfs": {"type": "layers", "diff_ids": [layer.diff_id for layer in self.layers]},
         }
+
+    def manifest(self) -> bytes:
+        """Return the manifest, whose digest is that of the image."""
+        return _json(
+            {
+                "schemaVersion": 2,
+                "mediaType": _MANIFEST,
+                "config": _described(_CONFIG, _json(self.config())),
+                "layers": [
+                    {"mediaType": layer.media_type, "digest": layer.digest, "size": layer.size}
+                    for layer in self.layers
+                ],
+            }
+        )
+
+    def digest(self) -> str:
+        """Return the digest by which registries know the image."""
+        return _digest(self.manifest())
 
 
 def architecture() -> str:
@@ -93,6 +126,20 @@ def folder_layer(folder: Path, target: Path, wanted: Wanted = lambda _name: True
             if wanted(name):
                 _add(archive, folder / name, name, links)
     return Layer.of(target)
+
+
+def compressed(layer: Layer) -> Layer:
+    """Compress a layer in place of its file; equal layers give equal files."""
+    target = layer.path.with_suffix(".tar.gz")
+    with (
+        layer.path.open("rb") as source,
+        target.open("wb") as raw,
+        gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=_EPOCH) as sink,
+    ):
+        shutil.copyfileobj(source, sink, _CHUNK)
+    layer.path.unlink()
+    made = Layer.of(target)
+    return Layer(made.path, made.digest, made.size, inner=layer.digest)
 
 
 def _names(folder: Path) -> Iterator[str]:
@@ -128,24 +175,14 @@ def _add(archive: tarfile.TarFile, path: Path, name: str, links: dict[tuple[int,
     archive.addfile(entry)
 
 
-def write_bundle(target: Path, images: Iterable[Image]) -> None:
-    """Write images as one OCI layout file, each blob once."""
+def write_bundle(target: Path, images: Iterable[Image], *, docker: bool = False) -> None:
+    """Write images as one OCI layout file, each blob once; `docker` adds what `docker load` reads."""
     blobs: set[str] = set()
-    manifests = []
+    manifests, listed = [], []
     with tarfile.open(target, "w", format=tarfile.PAX_FORMAT) as archive:
         _add_bytes(archive, "oci-layout", _json({"imageLayoutVersion": "1.0.0"}))
         for image in images:
-            config = _json(image.config())
-            manifest = {
-                "schemaVersion": 2,
-                "mediaType": _MANIFEST,
-                "config": _described(_CONFIG, config),
-                "layers": [
-                    {"mediaType": _LAYER, "digest": layer.digest, "size": layer.size}
-                    for layer in image.layers
-                ],
-            }
-            document = _json(manifest)
+            config, document = _json(image.config()), image.manifest()
             for content in (config, document):
                 if (digest := _digest(content)) not in blobs:
                     blobs.add(digest)
@@ -160,15 +197,24 @@ def write_bundle(target: Path, images: Iterable[Image]) -> None:
                     "platform": {"architecture": architecture(), "os": "linux"},
                     "annotations": {
                         "io.containerd.image.name": image.name,
-                        "org.opencontainers.image.ref.name": image.name.rpartition(":")[2],
+                        "org.opencontainers.image.ref.name": image.reference or image.name.rpartition(":")[2],
                     },
+                }
+            )
+            listed.append(
+                {
+                    "Config": _blob(_digest(config)),
+                    "RepoTags": [image.name.removeprefix("docker.io/library/")],
+                    "Layers": [_blob(layer.digest) for layer in image.layers],
                 }
             )
         index = {"schemaVersion": 2, "mediaType": _INDEX, "manifests": manifests}
         _add_bytes(archive, "index.json", _json(index))
+        if docker:
+            _add_bytes(archive, "manifest.json", _json(listed))
 
 
-def _json(value: Mapping[str, Any]) -> bytes:
+def _json(value: Mapping[str, Any] | Sequence[Any]) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 

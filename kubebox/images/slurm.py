@@ -15,6 +15,7 @@ import json
 import os
 import shutil
 import stat
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ from kubebox.slurm import packages
 from kubebox.slurm.rootfs import RELEASES, provide_root
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kubebox.slurm.packages import Progress
 
@@ -71,6 +72,14 @@ _SSH_FILES = {
 }
 
 
+@dataclass(frozen=True)
+class Origin:
+    """Where the files of a layer come from: packages, and a folder that gets their copyright files."""
+
+    found: list[packages.Package]
+    notices: Path
+
+
 def slurm_image(name: str, release: str = "26.05") -> str:
     """Return the name of one of our images."""
     return f"kubebox.local/{name}:{release}"
@@ -79,7 +88,7 @@ def slurm_image(name: str, release: str = "26.05") -> str:
 def provide_slurm_images(progress: Progress, release: str = "26.05") -> Path:
     """Return one file with all images of a Slurm release, made first when it is not there yet."""
     rootfs = provide_root(release, progress)
-    scripts = [_SCRIPTS / name for name in sorted(path.name for path in _SCRIPTS.iterdir())]
+    scripts = _scripts()
     parts = json.dumps(
         [_LAYOUT, rootfs.parent.name, _SSH, _SSSD, _SSSD_SUITE, _UNUSED, _IMAGES, _SSH_FILES]
     ).encode()
@@ -87,9 +96,11 @@ def provide_slurm_images(progress: Progress, release: str = "26.05") -> Path:
     def make(scratch: Path) -> None:
         progress(f"making the images of Slurm {release}: once, about a minute")
         base = folder_layer(rootfs, scratch / "base.tar")
-        ssh = _ssh_layer(scratch, rootfs, RELEASES[release].suite, progress)
-        entry = _entry_layer(scratch, scripts)
-        write_bundle(scratch / "images.tar", _images(release, base, ssh, entry))
+        ssh = ssh_layer(scratch, rootfs, RELEASES[release].suite, progress)
+        entry = entry_layer(scratch)
+        images = build_images(base, [ssh], entry, lambda name: slurm_image(name, release))
+        write_bundle(scratch / "images.tar", images)
+        shutil.rmtree(scratch / "notices")
         for layer in (base, ssh, entry):
             layer.path.unlink()
 
@@ -100,24 +111,30 @@ def provide_slurm_images(progress: Progress, release: str = "26.05") -> Path:
     return place / "images.tar"
 
 
-def _images(release: str, base: Layer, ssh: Layer, entry: Layer) -> list[Image]:
+def build_images(base: Layer, ssh: Sequence[Layer], entry: Layer, named: Callable[[str], str]) -> list[Image]:
+    """Return the images of Slurm, made of the same layers, under the names that `named` gives them."""
     images = [
         Image(
-            slurm_image(name, release),
-            [base, ssh, entry] if logins else [base, entry],
+            named(name),
+            [base, *ssh, entry] if logins else [base, entry],
             entrypoint=[f"/usr/local/libexec/{name}"],
             user=user,
         )
         for name, (user, logins) in _IMAGES.items()
     ]
     # Sidecars and small tasks need a shell and the usual tools.
-    return [*images, Image(slurm_image("tools", release), [base], entrypoint=["/bin/sh"])]
+    return [*images, Image(named("tools"), [base], entrypoint=["/bin/sh"])]
 
 
-def _entry_layer(scratch: Path, scripts: list[Path]) -> Layer:
+def _scripts() -> list[Path]:
+    return [_SCRIPTS / name for name in sorted(path.name for path in _SCRIPTS.iterdir())]
+
+
+def entry_layer(scratch: Path) -> Layer:
+    """Write the layer with the programs that the images start."""
     folder = scratch / "entry"
     (folder / "usr" / "local" / "libexec").mkdir(parents=True)
-    for script in scripts:
+    for script in _scripts():
         target = folder / "usr" / "local" / "libexec" / script.name
         shutil.copyfile(script, target)
         target.chmod(0o755)
@@ -127,9 +144,13 @@ def _entry_layer(scratch: Path, scripts: list[Path]) -> Layer:
     return layer
 
 
-def _ssh_layer(scratch: Path, rootfs: Path, suite: str, progress: Progress) -> Layer:
-    folder = _unpacked(scratch / "ssh", suite, _SSH, progress)
-    sssd = _unpacked(scratch / "sssd", _SSSD_SUITE, _SSSD, progress)
+def ssh_layer(
+    scratch: Path, rootfs: Path, suite: str, progress: Progress, origin: Origin | None = None
+) -> Layer:
+    """Write the layer with sshd and sssd, and note where its files come from."""
+    origin = origin or Origin([], scratch / "notices")
+    folder = _unpacked(scratch / "ssh", suite, _SSH, progress, origin)
+    sssd = _unpacked(scratch / "sssd", _SSSD_SUITE, _SSSD, progress, origin)
     _fill_in(sssd, folder, rootfs)
     for name, text in _SSH_FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -144,11 +165,13 @@ def _ssh_layer(scratch: Path, rootfs: Path, suite: str, progress: Progress) -> L
     return layer
 
 
-def _unpacked(folder: Path, suite: str, names: Sequence[str], progress: Progress) -> Path:
+def _unpacked(folder: Path, suite: str, names: Sequence[str], progress: Progress, origin: Origin) -> Path:
     apt = folder.with_suffix(".apt")
-    found = packages.download(packages.mirror(), suite, ("base-files", *names), apt, progress)
+    files = packages.download(packages.mirror(), suite, ("base-files", *names), apt, progress)
+    origin.found.extend(packages.describe(file, suite) for file in files)
     folder.mkdir()
-    packages.unpack(found, folder)
+    packages.unpack(files, folder)
+    packages.keep_copyrights(folder, origin.notices)
     for name in _UNUSED:
         shutil.rmtree(folder / name, ignore_errors=True)
     shutil.rmtree(apt)

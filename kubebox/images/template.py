@@ -93,9 +93,13 @@ def databases(template: Path) -> Iterator[str]:
         yield from (str(path.relative_to(template)) for path in sorted((template / name).glob("*.db")))
 
 
-def shared(template: Path) -> Iterator[str]:
-    """Yield the folders of a template that nodes see in place, relative to the template."""
-    yield _CONTENT
+def shared(template: Path, *, pulls: bool = False) -> Iterator[str]:
+    """Yield what nodes see of a template in place, relative to it; `pulls` leaves room for other images."""
+    if pulls:
+        blobs = f"{_CONTENT}/blobs/sha256"
+        yield from (f"{blobs}/{path.name}" for path in sorted((template / blobs).iterdir()))
+    else:
+        yield _CONTENT
     yield from (
         f"{_SNAPSHOTS}/snapshots/{path.name}"
         for path in sorted((template / _SNAPSHOTS / "snapshots").iterdir())

@@ -29,7 +29,7 @@ def _fake_nodes(spec: BoxSpec) -> NodeProvider | None:
 
 
 def _real_nodes(spec: BoxSpec) -> NodeProvider | None:
-    return RealNodes(spec.nodes, gpus=spec.gpus) if spec.nodes else None
+    return RealNodes(spec.nodes, gpus=spec.gpus, pulls=spec.pulls) if spec.nodes else None
 
 
 PROVIDERS: list[Callable[[BoxSpec], NodeProvider | None]] = [_fake_nodes, _real_nodes]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 CLUSTER_DNS, CLUSTER_DOMAIN = "10.96.0.10", "cluster.local"
 ETC = "/etc/kubebox"
+# containerd reads here, at every pull, how it reaches a registry.
+CERTS = f"{ETC}/certs.d"
 _LEASE_SECONDS = 20
 
 DAEMONS = {
@@ -126,6 +128,11 @@ def cni(block: Block, index: int) -> dict[str, Any]:
     }
 
 
+def registry_hosts(address: str) -> str:
+    """Return how containerd reaches a registry without TLS."""
+    return f'server = "http://{address}"\n\n[host."http://{address}"]\ncapabilities = ["pull", "resolve"]\n'
+
+
 def containerd() -> str:
     """Return the configuration of containerd."""
     return f"""\
@@ -138,6 +145,8 @@ state = "/run/containerd"
 
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "overlayfs"
+  [plugins.'io.containerd.cri.v1.images'.registry]
+    config_path = "{CERTS}"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = "{PAUSE_IMAGE}"
 

@@ -36,9 +36,10 @@ _STEWARD = "steward"
 class RealNodes:
     """Nodes that run containers; `gpus` is how many of `nvidia.com/gpu` each claims to have."""
 
-    def __init__(self, count: int, *, gpus: int = 0) -> None:
+    def __init__(self, count: int, *, gpus: int = 0, pulls: bool = False) -> None:
         self.count = count
         self.gpus = gpus
+        self.pulls = pulls
         self._folder: Path | None = None
         self._switch: Switch | None = None
         self._cgroup = ""
@@ -109,7 +110,8 @@ class RealNodes:
                 "var/lib/kubebox/volumes": str(layout.folder / "volumes"),
             },
             shows_read_only={
-                f"var/lib/containerd/{part}": str(images / part) for part in template.shared(images)
+                f"var/lib/containerd/{part}": str(images / part)
+                for part in template.shared(images, pulls=self.pulls)
             },
             logs={daemon: str(layout.log(f"{name}.{daemon}")) for daemon in daemons},
             daemons=daemons,

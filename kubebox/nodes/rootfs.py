@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # Raise it when this module makes something else of the same packages.
 _LAYOUT = 1
-_SUITE = "forky"
+SUITE = "forky"
 _PACKAGES = (
     "base-files", "base-passwd", "containerd", "containernetworking-plugins", "coreutils", "dash",
     "findutils", "iproute2", "libc-bin", "mount", "nftables", "procps", "runc", "util-linux",
@@ -33,7 +33,7 @@ _FOLDERS = ("etc/cni/net.d", "dev", "proc", "sys", "run", "tmp", "var/log", "var
 
 def node_root_key(architecture: str) -> str:
     """Return the name of the content of a node's root file system."""
-    return content_key([json.dumps([_LAYOUT, _SUITE, architecture, _PACKAGES, _UNUSED, _FOLDERS]).encode()])
+    return content_key([json.dumps([_LAYOUT, SUITE, architecture, _PACKAGES, _UNUSED, _FOLDERS]).encode()])
 
 
 def provide_node_root(progress: Progress) -> Path:
@@ -42,7 +42,7 @@ def provide_node_root(progress: Progress) -> Path:
     def make(scratch: Path) -> None:
         progress("making the root file system of nodes: once, about half a minute")
         apt, root = scratch / "apt", scratch / "rootfs"
-        found = packages.download(packages.mirror(), _SUITE, _PACKAGES, apt, progress)
+        found = packages.download(packages.mirror(), SUITE, _PACKAGES, apt, progress)
         progress(f"unpacking {len(found)} packages")
         root.mkdir(mode=0o755)
         packages.unpack(found, root)

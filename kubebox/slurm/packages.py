@@ -9,11 +9,13 @@ made.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kubebox.errors import ToolError
@@ -28,8 +30,21 @@ _UNPACK_SECONDS = 300.0
 _HEARTBEAT = 15.0
 _ERROR_LINES = 8
 # Debian proper among the machine's sources: other repositories do not hold the suites we need.
-_TARGETS = ("indextargets", "--format", "$(REPO_URI) $(SIGNED_BY)", "Created-By: Packages", "Label: Debian")
+_TARGETS = ("indextargets", "--format", "$(REPO_URI) $(SIGNED_BY)", "Created-By: Packages")
 _NEEDED = "Slurm boxes are made from Debian packages"
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Debian package: what its control file says, and the digest of the file it came in."""
+
+    name: str
+    version: str
+    architecture: str
+    source: str
+    suite: str
+    sha256: str
+    control: str
 
 
 def architecture() -> str:
@@ -40,22 +55,43 @@ def architecture() -> str:
 
 def mirror() -> str:
     """Return where the machine gets Debian from, as a line of sources.list names it."""
-    for line in _run([_find("apt-get"), *_TARGETS], "apt-get indextargets", 60.0).splitlines():
-        uri, _, keyring = line.partition(" ")
-        # apt leaves the words as they are when a source names no keyring of its own.
-        return f"[signed-by={keyring}] {uri}" if keyring.startswith("/") else uri
+    if (found := _source("Debian")) is not None:
+        return found
     raise ToolError(
         f"{_NEEDED}, and apt knows no mirror of Debian: add one under /etc/apt and run `apt-get update`"
     )
 
 
-def download(source: str, suite: str, names: Iterable[str], folder: Path, progress: Progress) -> list[Path]:
+def security_mirror() -> str | None:
+    """Return where the machine gets security updates of stable suites from, if it does."""
+    return _source("Debian-Security")
+
+
+def _source(label: str) -> str | None:
+    command = [_find("apt-get"), *_TARGETS, f"Label: {label}"]
+    for line in _run(command, "apt-get indextargets", 60.0).splitlines():
+        uri, _, keyring = line.partition(" ")
+        # apt leaves the words as they are when a source names no keyring of its own.
+        return f"[signed-by={keyring}] {uri}" if keyring.startswith("/") else uri
+    return None
+
+
+def download(
+    source: str,
+    suite: str,
+    names: Iterable[str],
+    folder: Path,
+    progress: Progress,
+    *,
+    security: str | None = None,
+) -> list[Path]:
     """Fetch packages with all they depend on into `folder` and return the files."""
     apt_get = _find("apt-get")
     for part in ("state/lists/partial", "cache/archives/partial"):
         (folder / part).mkdir(parents=True)
     (folder / "status").touch()
-    (folder / "sources.list").write_text(f"deb {source} {suite} main\n", encoding="utf-8")
+    sources = [f"deb {source} {suite} main", *([f"deb {security} {suite}-security main"] if security else [])]
+    (folder / "sources.list").write_text("\n".join(sources) + "\n", encoding="utf-8")
     command = [apt_get, *_options(folder)]
     progress(f"reading the package lists of Debian {suite}")
     _run([*command, "update"], f"Debian {suite} cannot be had: apt-get update", _APT_SECONDS)
@@ -75,6 +111,24 @@ def version_of(package: Path) -> str:
     return _run([_find("dpkg-deb"), "--field", str(package), "Version"], "dpkg-deb", 30.0).strip()
 
 
+def describe(package: Path, suite: str) -> Package:
+    """Return what a package file says about itself."""
+    control = _run([_find("dpkg-deb"), "--field", str(package)], "dpkg-deb", 30.0)
+    fields = dict(line.split(": ", 1) for line in control.splitlines() if ": " in line and line[0] != " ")
+    with package.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return Package(
+        fields["Package"],
+        fields["Version"],
+        fields["Architecture"],
+        # "name" or "name (version)", where the source has another one than the package.
+        fields.get("Source", fields["Package"]).partition(" ")[0],
+        suite,
+        digest,
+        control,
+    )
+
+
 def unpack(packages: Sequence[Path], target: Path) -> None:
     """Unpack packages into `target`, those that lay the ground first."""
     # base-files makes /bin and /lib the links that all others expect to find.
@@ -84,6 +138,17 @@ def unpack(packages: Sequence[Path], target: Path) -> None:
 
     for package in (*first, *rest):
         _run([dpkg_deb, "-x", str(package), str(target)], f"unpacking {package.name}", _UNPACK_SECONDS)
+
+
+def keep_copyrights(root: Path, target: Path) -> None:
+    """Copy the copyright file of every unpacked package: a package is passed on with its copyright file."""
+    for folder in sorted((root / "usr" / "share" / "doc").iterdir()):
+        # A package may share the folder of another one, by a link.
+        file = folder / "copyright"
+        if file.is_file() and file.resolve().is_relative_to(root.resolve()):
+            place = target / "usr" / "share" / "doc" / folder.name
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, place / "copyright")
 
 
 def _options(folder: Path) -> list[str]:

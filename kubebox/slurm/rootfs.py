@@ -18,7 +18,7 @@ from kubebox.errors import SpecError, ToolError
 from kubebox.slurm import packages
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from kubebox.slurm.packages import Progress
@@ -68,6 +68,9 @@ class Release:
         return content_key([json.dumps(parts).encode()])
 
 
+PACKAGES = (*_BASE, *_SLURM, *_DATABASE)
+# Users of tests, who are in no image that is released.
+_TEST_USERS = ("alice", "bob")
 RELEASES = {"26.05": Release("26.05", "forky"), "24.11": Release("24.11", "trixie")}
 
 
@@ -101,7 +104,7 @@ def provide_root(name: str, progress: Progress) -> Path:
 
 def _make(release: Release, scratch: Path, progress: Progress) -> None:
     apt = scratch / "apt"
-    found = packages.download(packages.mirror(), release.suite, (*_BASE, *_SLURM, *_DATABASE), apt, progress)
+    found = packages.download(packages.mirror(), release.suite, PACKAGES, apt, progress)
     version = next(
         (packages.version_of(file) for file in found if file.name.startswith("slurmctld_")), "none"
     )
@@ -119,13 +122,13 @@ def _make(release: Release, scratch: Path, progress: Progress) -> None:
     progress(f"Slurm {version} is ready")
 
 
-def furnish(root: Path) -> None:
-    """Add what package scripts would have made, and drop what nobody reads."""
+def furnish(root: Path, *, test_users: Sequence[str] = _TEST_USERS) -> None:
+    """Add what package scripts would have made, and drop what is not read."""
     for name in _UNUSED:
         shutil.rmtree(root / name, ignore_errors=True)
     for name, text in _FILES.items():
         (root / name).write_text(text, encoding="utf-8")
-    _add_users(root)
+    _add_users(root, test_users)
     for program in ("slurmctld", "slurmd", "slurmstepd"):
         link = root / "usr" / "sbin" / program
         # Debian's alternatives system would choose between these and the emulator's.
@@ -140,8 +143,7 @@ def furnish(root: Path) -> None:
         ("var/cache", "root", 0o755),
         ("var/tmp", "root", 0o1777),
         ("tmp", "root", 0o1777),
-        ("home/alice", "alice", 0o755),
-        ("home/bob", "bob", 0o755),
+        *((f"home/{user}", user, 0o755) for user in test_users),
         ("run", "root", 0o755),
     ):
         folder = root / name
@@ -150,15 +152,14 @@ def furnish(root: Path) -> None:
         folder.chmod(mode)
 
 
-def _add_users(root: Path) -> None:
+def _add_users(root: Path, test_users: Sequence[str]) -> None:
     masters, etc = root / "usr" / "share" / "base-passwd", root / "etc"
     passwd = (masters / "passwd.master").read_text(encoding="utf-8").replace(":*:", ":x:")
     group = (masters / "group.master").read_text(encoding="utf-8").replace(":*:", ":x:")
     for name, home, shell in (
         ("slurm", "/var/lib/slurm", "/usr/sbin/nologin"),
         ("mysql", "/var/lib/mysql", "/usr/sbin/nologin"),
-        ("alice", "/home/alice", "/bin/bash"),
-        ("bob", "/home/bob", "/bin/bash"),
+        *((user, f"/home/{user}", "/bin/bash") for user in test_users),
     ):
         passwd += f"{name}:x:{USERS[name]}:{USERS[name]}::{home}:{shell}\n"
         group += f"{name}:x:{USERS[name]}:\n"

@@ -69,7 +69,7 @@ def _manager(parser: Parser, argv: Sequence[str]) -> int:
 def _webhook(parser: Parser, argv: Sequence[str]) -> int:
     add_webhook_flags(parser)
     options = webhook_options(parse(parser, argv))
-    from slurm_operator.webhook.process import run_webhook  # noqa: PLC0415 - see the module docstring
+    from slurm_operator.webhook.webhook_process import run_webhook  # noqa: PLC0415 - see the module docstring
 
     return run_webhook(options)
 

@@ -1,4 +1,4 @@
-"""Every flag of the Go operator and a few of our own, read as Go reads flags and checked before the start.
+"""Every flag of Slinky slurm-operator and a few of our own, read as Go reads flags and checked at the start.
 
 Go accepts `-flag` and `--flag`, `--flag=value` and `--flag value`; a boolean flag takes its value only after
 `=` and is true without one. `normalise` brings all of that into the one form `--flag=value`, which argparse
@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from slurm_operator import flagvalues as values
-from slurm_operator.kube.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions
+from slurm_operator.kube.process.log import ENCODERS, LEVELS, TIME_ENCODINGS, LogOptions
 from slurm_operator.webhook.options import CERTIFICATE_FOLDER, WebhookOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm_operator.kube.address import Address
+    from slurm_operator.kube.process.listen_address import ListenAddress
 
 USAGE_ERROR = 2
 
@@ -39,15 +39,16 @@ class ManagerOptions:
     """What `slurm-operator manager` was asked to do."""
 
     kubeconfig: str | None
-    health: Address | None
-    metrics: Address | None
+    health: ListenAddress | None
+    metrics: ListenAddress | None
     metrics_secure: bool
     enable_http2: bool
     leader_elect: bool
     leader_elect_namespace: str
     namespaces: tuple[str, ...]
     propagated_node_conditions: tuple[str, ...]
-    profile: Address | None
+    profile: ListenAddress | None
+    status: ListenAddress | None
     workers: dict[str, int]
     slurm_api_override: str | None
     log: LogOptions
@@ -75,7 +76,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_manager_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the flags of the manager, with the defaults of the Go operator."""
+    """Define the flags of the manager, with the defaults of Slinky slurm-operator."""
     parser.epilog = _BOOLEANS
     process = parser.add_argument_group("process")
     _kubeconfig_flag(process)
@@ -125,6 +126,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
         "where /metrics listens",
     )
     _metrics_flags(servers)
+    _value(servers, "status-addr", ":8082", values.address, "ADDR", "where the status API (/api/v1/) listens")
     _boolean(servers, "profile", "serve stacks, profiles and memory under /debug/pprof/")
     _value(servers, "profile-addr", "localhost:6060", values.address, "ADDR", "where /debug/pprof/ listens")
     workers = parser.add_argument_group("workers (reconciles at the same time)")
@@ -134,7 +136,7 @@ def add_manager_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def add_webhook_flags(parser: argparse.ArgumentParser) -> None:
-    """Define the flags of the webhook, with the defaults of the Go operator's webhook."""
+    """Define the flags of the webhook, with the defaults of Slinky slurm-operator's webhook."""
     parser.epilog = _BOOLEANS
     process = parser.add_argument_group("process")
     _kubeconfig_flag(process)
@@ -165,8 +167,8 @@ def add_webhook_flags(parser: argparse.ArgumentParser) -> None:
         servers,
         "client-ca-file",
         "",
-        "PEM file with the authorities of the API server's client certificate: nobody else is answered; "
-        "empty: anyone is",
+        "PEM file with the CA of the API server's client certificate; clients without one are rejected; "
+        "empty: all clients are accepted",
         "FILE",
     )
     _health_flag(servers)
@@ -204,6 +206,7 @@ def manager_options(parsed: argparse.Namespace) -> ManagerOptions:
         namespaces=parsed.namespaces,
         propagated_node_conditions=parsed.propagated_node_conditions,
         profile=parsed.profile_addr if parsed.profile else None,
+        status=parsed.status_addr,
         workers={name: getattr(parsed, f"{name}_workers") for name in WORKERS},
         slurm_api_override=parsed.slurm_api_override,
         log=_log_options(parsed),

@@ -9,9 +9,9 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from slurm_operator.kube.address import Address, parse_address
-from slurm_operator.kube.log import parse_level
-from slurm_operator.slurm.address import parse_url
+from slurm_operator.kube.process.listen_address import ListenAddress, parse_address
+from slurm_operator.kube.process.log import parse_level
+from slurm_operator.slurm.model.slurm_address import parse_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -39,7 +39,7 @@ def boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"want true or false, not {text!r}")
 
 
-def address(text: str) -> Address | None:
+def address(text: str) -> ListenAddress | None:
     """Read where to listen; None means nowhere."""
     try:
         return parse_address(text)
@@ -47,11 +47,11 @@ def address(text: str) -> Address | None:
         raise argparse.ArgumentTypeError(str(error)) from None
 
 
-def needed_address(text: str) -> Address:
+def needed_address(text: str) -> ListenAddress:
     """Read where to listen, which cannot be nowhere."""
     where = address(text)
     if where is None:
-        raise argparse.ArgumentTypeError("want host:port or :port; a webhook that does not listen is none")
+        raise argparse.ArgumentTypeError("want host:port or :port; 0 is not allowed")
     return where
 
 
@@ -65,7 +65,7 @@ def seconds(text: str) -> int:
     return int(match[1])
 
 
-def metrics_address(text: str) -> Address | None:
+def metrics_address(text: str) -> ListenAddress | None:
     """Read where metrics are; empty is the default, only 0 switches them off, as in controller-runtime."""
     return address(text or METRICS_ADDRESS)
 

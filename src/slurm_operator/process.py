@@ -15,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -24,46 +25,45 @@ import slurm_operator
 from slurm_operator import api
 from slurm_operator.api import wellknown
 from slurm_operator.api.clusterdomain import cluster_domain
-from slurm_operator.controllers import (
-    accounting,
-    cluster,
-    controller,
-    loginset,
-    restapi,
-    slurmclient,
-    token,
-)
+from slurm_operator.controllers import accounting, cluster, controller, loginset, restapi, slurmclient
 from slurm_operator.controllers.nodeset import controller as nodeset
-from slurm_operator.controllers.wiring import Wiring
-from slurm_operator.kube import collector, footprint, log
-from slurm_operator.kube.apply import Applier
-from slurm_operator.kube.authz import Authorizer
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
+from slurm_operator.controllers.nodeset.run.watches import OWNER_INDEX, WORKERS
+from slurm_operator.controllers.shared.wiring import Wiring
+from slurm_operator.controllers.token import controller as token
+from slurm_operator.kube.cache.referenced_objects import ReferencedObjects
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.events import EventRecorder
-from slurm_operator.kube.health import HealthServer, MetricsServer
-from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.metrics import REGISTRY, observe_request
-from slurm_operator.kube.models import ConfigMap, Secret
-from slurm_operator.kube.pprof import ProfileServer
-from slurm_operator.kube.references import References
-from slurm_operator.kube.signals import stop_on_signals
-from slurm_operator.kube.sources import Channel
-from slurm_operator.kube.turns import timed_loop
-from slurm_operator.slurm.clients import Connections
+from slurm_operator.kube.models.kinds import ConfigMap, Pod, Secret
+from slurm_operator.kube.process import log, memory
+from slurm_operator.kube.process.loop_turns import timed_loop
+from slurm_operator.kube.process.metrics import REGISTRY, observe_request
+from slurm_operator.kube.process.pprof import ProfileServer
+from slurm_operator.kube.process.probes import HealthServer, MetricsServer
+from slurm_operator.kube.process.signals import stop_on_signals
+from slurm_operator.kube.process.token_review import Authorizer
+from slurm_operator.kube.runtime.apply import Applier
+from slurm_operator.kube.runtime.events import EventRecorder
+from slurm_operator.kube.runtime.lease import LeaderElector
+from slurm_operator.kube.runtime.manager import Manager
+from slurm_operator.kube.runtime.sources import Channel
 from slurm_operator.slurm.metrics import RequestStats, SlurmCollector
+from slurm_operator.slurm.rest.connections import Connections
+from slurm_operator.status_api.board import Board, BoardSources
+from slurm_operator.status_api.decision_log import DecisionLog
+from slurm_operator.status_api.job_rows import JobDetailCache
+from slurm_operator.status_api.status_server import StatusServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from prometheus_client import CollectorRegistry
 
-    from slurm_operator.controllers.wiring import Build
+    from slurm_operator.controllers.shared.wiring import Build
     from slurm_operator.flags import ManagerOptions
-    from slurm_operator.kube.config import ClientConfig
-    from slurm_operator.kube.informer import Informer
+    from slurm_operator.kube.cache.informer import Informer
+    from slurm_operator.kube.client.config import ClientConfig
+    from slurm_operator.kube.process.serving import HttpServer
 
 _log = structlog.get_logger(__name__)
 
@@ -92,8 +92,8 @@ _FLUSH_SECONDS = 5.0
 def run_manager(options: ManagerOptions, controllers: Sequence[Build] = CONTROLLERS) -> int:
     """Run the operator until a signal; return the exit code."""
     log.configure(options.log)
-    collector.relax()
-    footprint.tame()
+    memory.relax()
+    memory.tame()
     try:
         config = load_config(options.kubeconfig)
         with asyncio.Runner(loop_factory=timed_loop) as runner:
@@ -124,28 +124,67 @@ async def _manage(options: ManagerOptions, config: ClientConfig, controllers: Se
         informers = [manager.informer(kind) for kind in api.KINDS]
         health.add_check("crds", lambda: _explain(missing_crds(informers)))
         manager.add_runnable(lambda: _report_missing_crds(informers), name="CRD check")
-        wiring = wire(manager, client, options, REGISTRY)
+        decisions = None if options.status is None else DecisionLog()
+        wiring = wire(manager, client, options, REGISTRY, decisions)
         for build in controllers:
             manager.add(build(wiring))
-        profile = ProfileServer(options.profile)
-        await profile.start()
-        try:
-            await manager.run(stop)
-        except Exception as error:
-            if manager.lost or manager.unstoppable:
-                _exit_at_once(error)
-            raise
-        finally:
-            await profile.close()
+        async with AsyncExitStack() as servers:
+            if decisions is not None:
+                await _serve(servers, status_server(wiring, options, decisions, elector))
+            await _serve(servers, ProfileServer(options.profile))
+            try:
+                await manager.run(stop)
+            except Exception as error:
+                if manager.lost or manager.unstoppable:
+                    _exit_at_once(error)
+                raise
         if manager.unstoppable:
             _exit_at_once(KubeError(f"cut off, it did not stop: {', '.join(manager.unstoppable)}"))
 
 
-def wire(manager: Manager, client: Client, options: ManagerOptions, registry: CollectorRegistry) -> Wiring:
+async def _serve(servers: AsyncExitStack, server: HttpServer) -> None:
+    await server.start()
+    servers.push_async_callback(server.close)
+
+
+def status_server(
+    wiring: Wiring, options: ManagerOptions, decisions: DecisionLog, elector: LeaderElector | None
+) -> StatusServer:
+    """Make the server of the status API, which reads what the controllers of `wiring` know."""
+    manager = wiring.manager
+    pods = manager.informer(Pod, labels=WORKERS).store
+    sources = BoardSources(
+        nodesets=manager.informer(api.NodeSet).store,
+        controllers=manager.informer(api.Controller).store,
+        owned_pods=lambda nodeset: pods.by_index(OWNER_INDEX, nodeset.metadata.uid),
+        connections=wiring.connections,
+        log=decisions,
+        namespaces=options.namespaces,
+    )
+    server = StatusServer(
+        options.status,
+        wiring.client,
+        Board(sources),
+        decisions,
+        JobDetailCache(wiring.connections),
+        identity="" if elector is None else elector.identity,
+        leader=lambda: "" if elector is None else elector.holder,
+    )
+    manager.add_runnable(server.lead, name="status API", leader_only=True)
+    return server
+
+
+def wire(
+    manager: Manager,
+    client: Client,
+    options: ManagerOptions,
+    registry: CollectorRegistry,
+    decisions: DecisionLog | None = None,
+) -> Wiring:
     """Make the parts that controllers share; they run while this replica leads, and stop after them."""
-    events = EventRecorder(client)
-    secrets = References(client, Secret, namespaces=options.namespaces)
-    config_maps = References(client, ConfigMap, namespaces=options.namespaces)
+    events = EventRecorder(client, observe=None if decisions is None else decisions.reported)
+    secrets = ReferencedObjects(client, Secret, namespaces=options.namespaces)
+    config_maps = ReferencedObjects(client, ConfigMap, namespaces=options.namespaces)
     stats = RequestStats()
     connections = Connections(reason_prefix=wellknown.REASON_PREFIX, observe=stats.observe)
     registry.register(SlurmCollector(connections, stats, reason_prefix=wellknown.REASON_PREFIX))
@@ -165,8 +204,10 @@ def wire(manager: Manager, client: Client, options: ManagerOptions, registry: Co
         connections=connections,
         node_events=Channel(),
         workers=options.workers,
+        registry=registry,
         propagated_node_conditions=options.propagated_node_conditions,
         cluster_domain=cluster_domain(_resolver()),
+        plans=decisions,
         slurm_api_override=options.slurm_api_override,
     )
 

@@ -20,7 +20,7 @@ from scripts.demo_cluster import (
     install_slurm,
     real_box,
 )
-from tests.e2e.site import Site
+from tests.support.e2e.slurm_cluster import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scripts.demo_cluster import LOGIN, NAMESPACE, OPERATOR_NAMESPACE, RELEASE
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 CONTROLLER = "slurm-controller-0"
 # Which login pod it is, and since when its container runs.

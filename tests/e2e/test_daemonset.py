@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.e2e.removal import Worker
+from tests.support.e2e.removal_commands import Worker
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 NAME = "slurm-worker-each"
 LABEL = "tests.example.com/each"

@@ -12,13 +12,13 @@ import pytest
 
 from kubebox.errors import BoxError
 from slurm_operator.api import wellknown
-from tests.e2e.removal import FIRST, SECOND, Worker
-from tests.jobkilled import JobKilled
+from tests.support.e2e.removal_commands import FIRST, SECOND, Worker
+from tests.support.job_killed import JobKilled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 EXTRA, EXTRA_POD, EXTRA_NODE = "slurm-worker-extra", "slurm-worker-extra-0", "extra-0"
 IMPORTANT = "e2e-important"

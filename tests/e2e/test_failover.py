@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from scripts.demo_cluster import is_ready
-from tests.e2e.site import SBATCH
+from tests.support.e2e.slurm_cluster import SBATCH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 SLURMCTLD = "app.kubernetes.io/name=slurmctld"
 ACTIVE = f"{SLURMCTLD},controller.slinky.slurm.net/active=true"
@@ -42,7 +42,7 @@ def full_nodes(pair: Site) -> Iterator[None]:
 
 
 def waits_for_a_node(pair: Site, name: str, old: str) -> bool:
-    """Tell whether a pod has been made anew and has no address."""
+    """Tell whether a pod has been recreated and has no address."""
     found = pair.cluster.get("pod", name)
     return found["metadata"]["uid"] != old and not found["status"].get("podIP")
 

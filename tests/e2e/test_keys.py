@@ -14,10 +14,10 @@ import pytest
 
 from kubebox.errors import BoxError
 from scripts.demo_cluster import NAMESPACE, RELEASE, TOKEN
-from tests.e2e.site import rolled
+from tests.support.e2e.slurm_cluster import rolled
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 JWT, SLURM = "slurm-auth-jwt", "slurm-auth-slurm"
 REST_PORT = 6820
@@ -91,7 +91,7 @@ def test_new_slurm_key(site: Site) -> None:
     new = os.urandom(64)
 
     job, before = site.start_job(), site.uids()
-    with pytest.raises(BoxError, match=r"data\[slurm.key\]: is the key of Controller .*Go in three steps"):
+    with pytest.raises(BoxError, match=r"data\[slurm.key\]: is the key of Controller .*docs/guides/keys\.md"):
         write(site, SLURM, "slurm.key", new)
 
     # Everybody has to know the new key before anybody uses it.

@@ -23,8 +23,8 @@ from scripts.demo_cluster import (
     is_ready,
     real_box,
 )
-from tests.e2e.removal import FIRST, SECOND, Worker, assert_drained
-from tests.e2e.site import Job, Site
+from tests.support.e2e.removal_commands import FIRST, SECOND, Worker, assert_drained
+from tests.support.e2e.slurm_cluster import Job, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

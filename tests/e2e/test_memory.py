@@ -11,7 +11,7 @@ import pytest
 
 from kubebox.console import Stopwatch
 from scripts.demo_cluster import KUBEBOX_VALUES, PATIENCE, RELEASE, Cluster, await_slurm
-from tests.e2e.site import SBATCH, Site
+from tests.support.e2e.slurm_cluster import SBATCH, Site
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from scripts.demo_cluster import OPERATOR_NAMESPACE
-from tests.e2e.site import rolled
+from tests.support.e2e.slurm_cluster import rolled
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 OPERATOR = "app.kubernetes.io/name=slurm-operator"
 

@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.e2e.removal import FIRST, SECOND, Worker, assert_drained, no_operator, no_slurmrestd, note
+from tests.support.e2e.removal_commands import (
+    FIRST,
+    SECOND,
+    Worker,
+    assert_drained,
+    no_operator,
+    no_slurmrestd,
+    note,
+)
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 BOTH = ("demo-0", "demo-1")
 # Of two workers each: a sample in CI, and twenty drains where there is time for them.

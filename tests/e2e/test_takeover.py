@@ -1,4 +1,4 @@
-"""Taking over a cluster of the Go operator in which pods and a job run.
+"""Migrating a cluster of Slinky slurm-operator in which pods and a job run.
 
 On a Kubernetes of its own, without an operator and with an audit log: of all requests that change something,
 it has those of our operator, one by one.
@@ -25,8 +25,8 @@ from scripts.demo_cluster import (
     is_ready,
     real_box,
 )
-from tests.e2e.reference import LOGIN, NODESET, WORKER, Reference, database, marks, statuses
-from tests.e2e.site import Job, Site
+from tests.support.e2e.slinky_cluster import LOGIN, NODESET, WORKER, Reference, database, marks, statuses
+from tests.support.e2e.slurm_cluster import Job, Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -61,14 +61,14 @@ def create(site: Site, items: Iterable[Manifest], field_manager: str) -> dict[tu
 
 
 def patch(site: Site, what: str, content: Manifest, *more: str) -> None:
-    """Change something in the name of the Go operator."""
+    """Change something in the name of Slinky slurm-operator."""
     kind = "strategic" if what.startswith("pod/") else "merge"
     manager = f"--field-manager={GO_OPERATOR}"
     site.cluster.kubectl("patch", what, f"--type={kind}", manager, f"--patch={json.dumps(content)}", *more)
 
 
 def set_up(site: Site) -> Job:
-    """Make the cluster as the Go operator had made it, and start a job in it."""
+    """Make the cluster as Slinky slurm-operator had made it, and start a job in it."""
     reference = Reference(NAMESPACE)
     site.cluster.kubectl("create", "namespace", NAMESPACE)
     uids = create(site, reference.inputs, USER)
@@ -98,7 +98,7 @@ def set_up(site: Site) -> Job:
 
 
 def tell(site: Site, reference: Reference, nodeset_uid: str, job: Job) -> None:
-    """Write what the Go operator writes while a job runs: on the pod, on Slurm's node, in statuses."""
+    """Write what Slinky slurm-operator writes while a job runs: on the pod, on Slurm's node, in statuses."""
     asked = site.cluster.slurm("squeue", "--noheader", f"--jobs={job.identity}", "--format=%S %C")
     start, taken = asked.split()
     full = taken == site.cluster.slurm("sinfo", "--noheader", "--format=%c").strip()
@@ -126,7 +126,7 @@ def _is_of(item: Manifest, kind: str) -> bool:
 
 @pytest.fixture(scope="module")
 def left(kube_programs: object, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Job]:
-    """Hand out the running job of a cluster that the Go operator left, with nobody looking after it."""
+    """Hand out the running job of a cluster that Slinky slurm-operator left, with nobody looking after it."""
     del kube_programs
     say = Stopwatch(sys.stderr)
     with real_box(None, images(say), say, nodes=2, audit=True) as box:
@@ -175,8 +175,8 @@ def samples(site: Site) -> Iterator[tuple[str, dict[str, str], float]]:
             yield found[1], dict(_LABEL.findall(found[2])), float(found[3])
 
 
-def passes(site: Site) -> Counter[str]:
-    """Return how many passes each controller has ended, if nothing is under way or waits."""
+def reconciles(site: Site) -> Counter[str]:
+    """Return how many reconciles each controller has ended, if nothing is under way or waits."""
     counts: Counter[str] = Counter()
     for name, labels, value in samples(site):
         if name in ("workqueue_depth", "workqueue_unfinished_work_seconds") and value:
@@ -186,10 +186,10 @@ def passes(site: Site) -> Counter[str]:
     return counts
 
 
-def looked_again(site: Site, mark: str) -> None:
+def reconciled_again(site: Site, mark: str) -> None:
     """Touch each custom resource as `kubectl apply` does, and wait until its controller has looked at it."""
-    site.until(lambda: passes(site), "every controller rests")
-    before = passes(site)
+    site.until(lambda: reconciles(site), "every controller rests")
+    before = reconciles(site)
     # Of all annotations only this one is passed on to nobody.
     content = {"metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": mark}}}
     for what in CUSTOM:
@@ -197,7 +197,8 @@ def looked_again(site: Site, mark: str) -> None:
         site.cluster.patch(kind, name, content)
     kinds = {what.partition("/")[0] for what in CUSTOM}
     site.until(
-        lambda: all(passes(site)[kind] > before[kind] for kind in kinds), "every controller looked again"
+        lambda: all(reconciles(site)[kind] > before[kind] for kind in kinds),
+        "every controller reconciled again",
     )
 
 
@@ -228,8 +229,8 @@ def test_pods_and_jobs_do_not_notice_a_new_operator(left: Job) -> None:
     install_operator(site.cluster)
     for what in CUSTOM:
         site.until(lambda what=what: is_ready(site.cluster.get(what)), what)  # type: ignore[misc]
-    # One pass may still be on its way when all say that they are ready.
-    looked_again(site, "first")
+    # One reconcile may still be on its way when all say that they are ready.
+    reconciled_again(site, "first")
 
     sent = writes(site.box)
     assert {write.verb for write in sent} == {"patch"}
@@ -245,7 +246,7 @@ def test_pods_and_jobs_do_not_notice_a_new_operator(left: Job) -> None:
     assert handed == Counter([*_children(), BUDGET])
     assert objects(site) == made
 
-    looked_again(site, "second")
+    reconciled_again(site, "second")
     assert writes(site.box)[len(sent) :] == []
     assert {
         labels["operation"] for name, labels, _ in samples(site) if "slurm_requests_total" in name
@@ -262,7 +263,7 @@ def _statuses() -> set[str]:
 
 
 def _children() -> set[str]:
-    """Name what the Go operator made and ours looks after: its fields change hands once."""
+    """Name what Slinky slurm-operator made and ours looks after: its fields change hands once."""
     services = ("acct-accounting", LOGIN, "slurm-controller", "slurm-controller-internal", "slurm-restapi",
                 "slurm-workers-slurm")  # fmt: skip
     return {

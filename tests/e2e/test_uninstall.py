@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scripts.demo_cluster import NAMESPACE, OPERATOR_NAMESPACE, PATIENCE, RELEASE
 
 if TYPE_CHECKING:
-    from tests.e2e.site import Site
+    from tests.support.e2e.slurm_cluster import Site
 
 KINDS = (
     "pods,statefulsets,deployments,services,configmaps,secrets,poddisruptionbudgets,controllerrevisions,slurm"

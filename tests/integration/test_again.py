@@ -23,7 +23,7 @@ FAILED = '<testsuites><testcase file="tests/e2e/test_a.py" name="test_a"><failur
 TESTS = """\
 import pathlib
 import pytest
-from tests.jobkilled import JobKilled
+from tests.support.job_killed import JobKilled
 
 @pytest.mark.parametrize("name", ["$HOME it's"])
 def test_flaky(name):
@@ -58,7 +58,8 @@ def again(project: Path, *left_out: str) -> Outcome:
     tests = project / "tests" / "integration"
     tests.mkdir(parents=True)
     (tests / "test_some.py").write_text(TESTS)
-    shutil.copy(ROOT / "tests" / "jobkilled.py", project / "tests")
+    (project / "tests" / "support").mkdir()
+    shutil.copy(ROOT / "tests" / "support" / "job_killed.py", project / "tests" / "support")
     chosen = " ".join(f"--deselect={tests.relative_to(project)}/test_some.py::{name}" for name in left_out)
     pytest_ = f"{sys.executable} -m pytest -p no:cacheprovider --import-mode=importlib {chosen}"
     (project / "Makefile").write_text(f"test:\n\t{pytest_} $(PYTEST_ARGS)\n")
@@ -85,7 +86,7 @@ def test_a_test_that_passes_alone_passes_and_is_named(tmp_path: Path) -> None:
     code, verdict, output = again(tmp_path, BROKEN, KILLED)
     assert (code, verdict) == (
         0,
-        f"FLAKY: tests/integration/test_some.py::{FLAKY} failed once, passed alone; mend it\n",
+        f"FLAKY: tests/integration/test_some.py::{FLAKY} failed once, passed alone; fix it\n",
     )
     assert verdict in output
     assert "1 passed" in output

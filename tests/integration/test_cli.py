@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
-from tests.integration.programs.running import LOOPBACK_FLAGS, ROOT
+from tests.support.processes import LOOPBACK_FLAGS, ROOT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -97,13 +97,13 @@ def test_refused_credentials(kube_box: Box, tmp_path: Path) -> None:
     assert "wrong-token-value" not in line
 
 
-@pytest.mark.parametrize("flag", ["--health-addr", "--metrics-addr", "--profile-addr"])
+@pytest.mark.parametrize("flag", ["--health-addr", "--metrics-addr", "--profile-addr", "--status-addr"])
 def test_an_address_in_use(kube_box: Box, flag: str) -> None:
     """A port that is taken is named with the server that wanted it."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.socket() as listed_at:
+        listed_at.bind(("127.0.0.1", 0))
+        listed_at.listen()
+        address = f"127.0.0.1:{listed_at.getsockname()[1]}"
         flags = [*LOOPBACK_FLAGS, "--profile", "--profile-addr=127.0.0.1:0", f"{flag}={address}"]
         result = run("manager", *flags, KUBECONFIG=str(kube_box.kubeconfig))
     assert result.returncode == 1

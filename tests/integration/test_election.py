@@ -12,25 +12,18 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.models import ConfigMap, Lease
-from tests.integration.charts.account import allow_lease, operator_kubeconfig
-from tests.integration.programs.running import (
-    LOOPBACK_FLAGS,
-    MANAGER,
-    PROGRAMS,
-    Process,
-    eventually,
-    install_crds,
-)
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import ConfigMap, Lease
+from tests.support.charts.chart_accounts import allow_lease, operator_kubeconfig
+from tests.support.processes import LOOPBACK_FLAGS, MANAGER, PROGRAMS, Process, eventually, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from kubebox import Box
-    from slurm_operator.kube.meta import Object
+    from slurm_operator.kube.models.meta import Object
 
 TARGET = "contended"
 

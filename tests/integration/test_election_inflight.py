@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp import web
 
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, KubeError, NotFound, ServerError
-from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.models import ConfigMap, Lease, Pod
-from slurm_operator.kube.serving import self_signed_context
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import ConfigMap, Lease, Pod
+from slurm_operator.kube.process.serving import self_signed_context
+from slurm_operator.kube.runtime.lease import LeaderElector
 from tests.integration.test_election import journal, writer
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import ClientConfig, load_config
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import ClientConfig, load_config
 from slurm_operator.kube.errors import FencedError, NotFound
-from slurm_operator.kube.lease import LeaderElector, new_identity
-from slurm_operator.kube.models import ConfigMap, Lease
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import ConfigMap, Lease
+from slurm_operator.kube.process import metrics
+from slurm_operator.kube.runtime.lease import LeaderElector, new_identity
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     import ssl
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kubebox import Box
-    from slurm_operator.kube.auth import Auth
+    from slurm_operator.kube.client.auth import Auth
 
 NAME = "elected"
 PATIENCE = 90.0
@@ -167,8 +167,8 @@ async def test_a_lease_left_to_expire_is_not_freed_and_not_renewed(
         left = await client.get(Lease, NAME, kube_namespace)
         assert left.spec.holder_identity == "a"
         await leads(second)
-        taken = await client.get(Lease, NAME, kube_namespace)
-        assert (taken.spec.holder_identity, taken.spec.lease_transitions) == ("b", 1)
+        listed_at = await client.get(Lease, NAME, kube_namespace)
+        assert (listed_at.spec.holder_identity, listed_at.spec.lease_transitions) == ("b", 1)
 
 
 class Stalling:
@@ -240,7 +240,7 @@ async def test_the_second_waits_for_the_first(
 async def test_a_silent_foreign_holder_is_followed(
     config: ClientConfig, client: Client, kube_namespace: str
 ) -> None:
-    """A Lease of the Go operator that nobody renews is taken over, and the transition is counted."""
+    """A Lease of Slinky slurm-operator that nobody renews is taken over, and the transition is counted."""
     await client.create(Lease, foreign(kube_namespace))
     async with candidate(config, kube_namespace, timing=SHORT) as elector:
         await leads(elector)

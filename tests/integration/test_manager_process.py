@@ -10,17 +10,10 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from tests.integration.charts.account import allow_lease, operator_kubeconfig
-from tests.integration.programs.accounts import kubeconfig_with_token, sees_nodes, service_account
-from tests.integration.programs.running import (
-    LOOPBACK_FLAGS,
-    MANAGER,
-    PROGRAMS,
-    Process,
-    eventually,
-    install_crds,
-)
-from tests.integration.programs.scraping import check_secure_metrics
+from tests.support.charts.chart_accounts import allow_lease, operator_kubeconfig
+from tests.support.metrics_over_tls import check_secure_metrics
+from tests.support.processes import LOOPBACK_FLAGS, MANAGER, PROGRAMS, Process, eventually, install_crds
+from tests.support.service_accounts import kubeconfig_with_token, sees_nodes, service_account
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -243,7 +236,7 @@ async def test_a_lost_lease_ends_the_process(kube_box: Box, kube_namespace: str,
             "patch", "lease", "slurm-operator", "-n", kube_namespace, "--type=merge", "-p", patch
         )
         assert await process.ended() == 1
-        assert process.logged("the lease was taken away", holder="thief") is not None
+        assert process.logged("another process took the lease", holder="thief") is not None
         assert "lease is lost" in process.text().splitlines()[-1]
         assert "Traceback" not in process.text()
 

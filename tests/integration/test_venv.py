@@ -43,7 +43,7 @@ def checkout(tmp_path: Path) -> Checkout:
 
 
 def test_environment_is_made_once(checkout: Checkout) -> None:
-    """A half-made environment is made anew; a whole one is found without writing anything."""
+    """A half-made environment is recreated; a whole one is found without writing anything."""
     path = Path(checkout.run("--path").stdout.strip())
     assert path.parent == checkout.cache / "slurm-operator"
     assert not path.parent.exists()

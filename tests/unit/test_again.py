@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scripts.again import MOST, Ended, Failure, failures, objection, unclear, verdict
-from tests.jobkilled import JobKilled
+from tests.support.job_killed import JobKilled
 
 SLOW = Failure("tests/integration/test_a.py::test_slow[x-y z]", "not within 60 s: it leads")
 OTHER = Failure("tests/e2e/test_b.py::test_other", "assert 3 == 2")
@@ -40,6 +40,9 @@ def test_few_failures_of_real_parts_get_a_second_chance() -> None:
     assert objection([SLOW, OTHER]) == ""
     many = [Failure(f"tests/e2e/test_b.py::test_{number}", "late") for number in range(MOST)]
     assert objection(many) == ""
+    # A traceback shows the lines before the one that failed.
+    quoted = Failure(OTHER.test, '        raise JobKilled("; ".join(lost))\n>   assert runs\nE   assert []')
+    assert objection([quoted]) == ""
 
 
 @pytest.mark.parametrize(
@@ -61,7 +64,7 @@ def test_others_get_none(failed: list[Failure], why: str) -> None:
 def test_the_verdict_names_every_test_and_both_results() -> None:
     """A test that passes alone is called flaky, one that does not has failed twice; none goes unmentioned."""
     lines = verdict([SLOW, OTHER], [OTHER.test])
-    assert lines[0] == f"FLAKY: {SLOW.test} failed once, passed alone; mend it"
+    assert lines[0] == f"FLAKY: {SLOW.test} failed once, passed alone; fix it"
     assert lines[1] == f"FAILED TWICE: {OTHER.test} failed, and failed again alone"
     assert all(line.startswith("FAILED TWICE") for line in verdict([SLOW, OTHER], None))
 

@@ -20,7 +20,8 @@ FILES = {
     "tests/helping.py": "from app.rules import rule",
     "tests/unit/test_rules.py": "import app.rules",
     "tests/unit/test_through.py": "from tests import helping",
-    "tests/unit/test_docs.py": "",
+    "tests/unit/test_docs_links.py": "",
+    "tests/unit/test_docs_words.py": "",
     "tests/unit/test_engine.py": "from app.engine import run",
     "tests/integration/test_rules.py": "import app.rules",
 }
@@ -59,9 +60,10 @@ def test_module_without_tests_has_those_of_what_imports_it(tmp_path: Path) -> No
 
 
 def test_pages_and_settings_have_tests_as_well(tmp_path: Path) -> None:
-    """A page is held against the tree, and what concerns all tests runs all of them."""
+    """A page is compared with the tree, and what concerns all tests runs all of them."""
     known = read(tree(tmp_path))
-    assert concerned(["docs/README.md"], *known) == ["tests/unit/test_docs.py"]
+    pages = ["tests/unit/test_docs_links.py", "tests/unit/test_docs_words.py"]
+    assert concerned(["docs/README.md"], *known) == pages
     assert concerned(["src/app/rules.py", "pyproject.toml"], *known) == [ALL]
     assert concerned([], *known) == []
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scripts.counts import LIMITS, NODESET, Limit, Module, counted, grown, lowered, reached, read
+from scripts.counts import LIMITS, NODESET, Limit, Module, counted, grown, lowered, read, scale_in
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FOLDER = NODESET.replace(".", "/")
-PLAN, RECONCILER = f"{NODESET}.plan", f"{NODESET}.run"
+PLAN = f"{NODESET}.plan"
 FILES = {
     "slurm_operator/__init__.py": "",
     "slurm_operator/controllers/__init__.py": "",
@@ -42,13 +42,10 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-def test_scale_in_crosses_what_plan_imports_and_what_the_controller_runs(tmp_path: Path) -> None:
-    """Imports for type checkers do not count, nor do clients that the reconciler uses."""
-    modules = read(tree(tmp_path))
-    assert reached(modules, PLAN) == {PLAN, f"{NODESET}.rules", "slurm_operator.model"}
-    assert reached(modules, RECONCILER, f"{NODESET}.") == {RECONCILER, PLAN, f"{NODESET}.rules"}
-    assert counted(modules, PLAN, RECONCILER) == {
-        "scale-in modules": 4,
+def test_what_is_counted(tmp_path: Path) -> None:
+    """Words and classes of all modules, the modules of the NodeSet controller, those that a scale-in runs."""
+    assert counted(read(tree(tmp_path)), [PLAN]) == {
+        "scale-in modules": 1,
         "vague persons": 3,
         "repeated classes": 1,
         "repeated modules": 1,
@@ -56,10 +53,12 @@ def test_scale_in_crosses_what_plan_imports_and_what_the_controller_runs(tmp_pat
     }
 
 
-def test_entry_that_was_moved_is_an_error(tmp_path: Path) -> None:
-    """A count of 0 would pass for progress."""
-    with pytest.raises(SystemExit, match=r"counts\.toml"):
-        reached(read(tree(tmp_path)), f"{NODESET}.gone")
+def test_a_listed_module_that_was_moved_is_an_error(tmp_path: Path) -> None:
+    """A list that is out of date would pass for progress."""
+    modules = read(tree(tmp_path))
+    assert scale_in(f"{PLAN}\n", modules) == [PLAN]
+    with pytest.raises(SystemExit, match="scale_in_modules"):
+        scale_in(f"{PLAN}\n{NODESET}.gone\n", modules)
 
 
 def test_only_growth_fails_and_limits_are_only_lowered() -> None:
@@ -74,9 +73,4 @@ def test_only_growth_fails_and_limits_are_only_lowered() -> None:
 def test_every_count_has_a_limit() -> None:
     """The limits that are recorded are those of the counts."""
     settings = tomllib.loads(LIMITS.read_text(encoding="utf-8"))
-    assert settings["counts"].keys() == counted({PLAN: read_one()}, PLAN, PLAN).keys()
-
-
-def read_one() -> Module:
-    """Return an empty module."""
-    return Module(PLAN, frozenset(), (), "")
+    assert settings["counts"].keys() == counted({PLAN: Module(PLAN, (), "")}, ()).keys()

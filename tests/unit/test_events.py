@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.api.reasons import Reason
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -18,16 +20,20 @@ _MADE: Final = {
     "CreateFailed",  # an action and "Failed": workload/children.py, token.py
     "PatchFailed",
     "DeleteFailed",
-    "RollingUpdate",  # nodeset/updating.py
+    "RollingUpdate",  # nodeset/decide/update.py
     "Scheduled Update",
-    "ControllerRefFailed",  # nodeset/engine/report.py, loginset.py
+    "SucceededDaemonPod",  # nodeset/decide/scale.py
+    "FailedDaemonPod",
+    "SlurmNodeNotRegistered",  # nodeset/decide/update.py
+    "ControllerRefFailed",  # nodeset/run/report.py, loginset.py
     "SyncFailed",
     "SyncFinalizerFailed",
-    "ConflictingController",  # nodeset/plan.py, and nodeset/decisions.py: TROUBLES
+    "ConflictingController",  # nodeset/decide/plan.py and status.py
     "NameTaken",
     "BudgetMissing",
     "ControllerGone",
-    "SlurmListSuspicious",  # health.py
+    "AutoscalingUnsupported",
+    "SlurmListSuspicious",  # shared/connection_health.py
     "SlurmTokenRefused",
     "SlurmClusterNameMismatch",
 }
@@ -44,7 +50,7 @@ def _name(called: ast.expr) -> str:
 
 
 def _reasons() -> set[str]:
-    """Return the reasons that the code records, as far as they are literals."""
+    """Return the reasons that the code records, as far as they are written where it does."""
     found = set()
     for path in (ROOT / "src").rglob("*.py"):
         text = path.read_text(encoding="utf-8")
@@ -58,6 +64,8 @@ def _reasons() -> set[str]:
                 continue
             if isinstance(reason := node.args[place], ast.Constant):
                 found.add(str(reason.value))
+            elif isinstance(reason, ast.Attribute) and isinstance(reason.value, ast.Name):
+                found |= {str(Reason[reason.attr])} if reason.value.id == Reason.__name__ else set()
     return found
 
 

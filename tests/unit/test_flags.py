@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.flags import ManagerOptions, Parser, add_manager_flags, manager_options, normalise, parse
-from slurm_operator.kube.address import Address
+from slurm_operator.kube.process.listen_address import ListenAddress
 
 
 def options(*argv: str) -> ManagerOptions:
@@ -17,10 +17,14 @@ def options(*argv: str) -> ManagerOptions:
 
 
 def test_defaults_are_those_of_the_go_operator() -> None:
-    """Without flags the manager behaves as the Go operator does without flags."""
+    """Without flags the manager behaves as Slinky slurm-operator does without flags."""
     given = options()
     assert given.kubeconfig is None
-    assert (given.health, given.metrics, given.profile) == (Address("", 8081), Address("", 8080), None)
+    assert (given.health, given.metrics, given.profile) == (
+        ListenAddress("", 8081),
+        ListenAddress("", 8080),
+        None,
+    )
     assert (given.leader_elect, given.leader_elect_namespace) == (False, "")
     assert (given.metrics_secure, given.enable_http2) == (False, False)
     assert (given.namespaces, given.propagated_node_conditions) == ((), ())
@@ -56,14 +60,14 @@ def test_every_flag_has_its_effect() -> None:
         *(f"--{name}-workers={count}" for count, name in enumerate(options().workers, 2)),
     )
     assert given.kubeconfig == "/k"
-    assert (given.health, given.metrics) == (Address("127.0.0.1", 1), Address("::1", 2))
+    assert (given.health, given.metrics) == (ListenAddress("127.0.0.1", 1), ListenAddress("::1", 2))
     assert given.metrics_secure
     assert given.enable_http2
     assert given.leader_elect
     assert given.leader_elect_namespace == "ops"
     assert given.namespaces == ("a", "b")
     assert given.propagated_node_conditions == ("DiskPressure", "example.com/GPU")
-    assert given.profile == Address("localhost", 3)
+    assert given.profile == ListenAddress("localhost", 3)
     assert list(given.workers.values()) == [2, 3, 4, 5, 6, 7, 8, 9]
     assert given.slurm_api_override == "http://localhost:6820"
     assert (given.log.devel, given.log.effective_encoder) == (True, "json")
@@ -123,7 +127,7 @@ def test_empty_values_mean_the_default() -> None:
 def test_an_empty_address_is_what_controller_runtime_makes_of_it() -> None:
     """Empty is the default for the metrics and off for the health probes; 0 is off for both."""
     given = options("--metrics-addr=", "--health-addr=")
-    assert (given.metrics, given.health) == (Address("", 8080), None)
+    assert (given.metrics, given.health) == (ListenAddress("", 8080), None)
     given = options("--metrics-addr=0", "--health-addr=0")
     assert (given.metrics, given.health) == (None, None)
 
@@ -144,6 +148,13 @@ def test_zap_values_are_read_in_any_case(level: str, encoder: str, encoding: str
     ).log
     assert (given.level, given.stacktrace_level) == (logging.WARNING, logging.WARNING)
     assert (given.encoder, given.time_encoding) == ("console", expected)
+
+
+def test_the_status_api_is_on_unless_it_is_switched_off() -> None:
+    """It listens on port 8082; 0 disables it."""
+    assert options().status == ListenAddress("", 8082)
+    assert options("--status-addr=0").status is None
+    assert options("--status-addr=127.0.0.1:9").status == ListenAddress("127.0.0.1", 9)
 
 
 def test_profile_address_alone_opens_nothing() -> None:

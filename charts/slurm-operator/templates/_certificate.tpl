@@ -3,7 +3,7 @@
 {{- define "slurm-operator.certificate.source" -}}
 {{- if .Values.certManager.enabled -}}
 {{- if .Values.webhook.certificate.existingSecret -}}
-{{- fail "webhook.certificate.existingSecret is your certificate, and certManager.enabled asks for another one: set certManager.enabled to false" -}}
+{{- fail "webhook.certificate.existingSecret and certManager.enabled exclude each other: set certManager.enabled to false to use your certificate" -}}
 {{- end -}}
 cert-manager
 {{- else if .Values.webhook.certificate.existingSecret -}}
@@ -31,7 +31,7 @@ chart
 {{- end -}}
 
 {{/*
-The chart's own certificate as JSON {tls.crt, tls.key, ca.crt}, all in base64. What exists is kept, whoever made it,
+The chart's own certificate as JSON {tls.crt, tls.key, ca.crt}, all in base64. What exists is kept, regardless of its origin,
 unless it says that it is for other names: a new authority would be refused until every API server has the new bundle.
 The authority's key is thrown away, so that nothing else can ever be signed with it.
 */}}
@@ -73,7 +73,7 @@ the authority is new, the one before stays in the bundle, until the next upgrade
 {{- end -}}
 {{- end -}}
 
-{{/* The authority of a Secret that somebody else made, in base64. */}}
+{{/* The CA of a Secret that this chart did not create, in base64. */}}
 {{- define "slurm-operator.certificate.existingBundle" -}}
 {{- $given := .Values.webhook.certificate.caBundle -}}
 {{- if contains "-----BEGIN" $given -}}

@@ -150,6 +150,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- $account.name | default (ternary (include "slurm-operator.webhook.name" .) "default" $account.create) -}}
 {{- end -}}
 
+{{/* The port of the status API as text; empty where it is switched off. */}}
+{{- define "slurm-operator.statusPort" -}}
+{{- $port := include "slurm-operator.port" (list .Values.operator.statusPort "operator.statusPort" 0) -}}
+{{- if and .Values.operator.enabled (ne $port "0") }}{{ $port }}{{ end -}}
+{{- end -}}
+
+{{/* The account whose tokens the status API accepts by default. */}}
+{{- define "slurm-operator.viewerName" -}}
+{{- printf "%s-viewer" (include "slurm-operator.operator.name" .) -}}
+{{- end -}}
+
 {{/*
 Puts defaults in place of nulls, so that a null of the user's is no nil pointer. Takes a list of a map and its defaults.
 */}}
@@ -184,7 +195,7 @@ Puts defaults in place of nulls, so that a null of the user's is no nil pointer.
   "imagePullPolicy" "IfNotPresent"
   "image" dict
   "crds" (dict "enabled" false)
-  "operator" (dict "slurmclientWorkers" 2 "metricsPort" 8080 "leaderElection" true "profileAddr" "localhost:6060")
+  "operator" (dict "slurmclientWorkers" 2 "metricsPort" 8080 "statusPort" 8082 "leaderElection" true "profileAddr" "localhost:6060")
   "webhook" (dict
     "slurmKeys" true
     "serverPort" 9443
@@ -204,7 +215,8 @@ Puts defaults in place of nulls, so that a null of the user's is no nil pointer.
   "networkPolicy" (dict "enabled" false)
   "monitoring" (dict
     "serviceMonitor" (dict "enabled" false "interval" "30s" "scrapeTimeout" "25s")
-    "prometheusRule" (dict "enabled" false)
+    "prometheusRule" (dict "enabled" false "runbookUrl" "docs/operations/alerts.md")
+    "dashboards" (dict "enabled" false "namespace" "")
   )
 )) -}}
 {{- end -}}
@@ -220,7 +232,7 @@ image of this one is used, tag and digest included.
 {{- $path := index . 2 -}}
 {{- if and (kindIs "map" $image) (kindIs "invalid" $image.repository) -}}
 {{- if or $image.tag $image.digest -}}
-{{- fail (printf "%s.image has a tag or a digest and no repository. Such a pin is of an image of Slinky slurm-operator, which is another program. Remove it; the image of this operator is pinned by image.tag and image.digest" $path) -}}
+{{- fail (printf "%s.image has a tag or a digest but no repository. Such a pin refers to an image of Slinky slurm-operator, which is another program. Remove it; to pin the image of this operator, set image.tag or image.digest" $path) -}}
 {{- end -}}
 {{- include "slurm-operator.ownImage" $context -}}
 {{- else if include "slurm-operator.isGoImage" $image -}}
@@ -237,7 +249,7 @@ image of this one is used, tag and digest included.
 {{- $image = pick $image "registry" -}}
 {{- end -}}
 {{- if or (include "slurm-operator.isGoImage" $image) (and (kindIs "map" $image) (not $image.registry) (not $image.repository)) -}}
-{{- fail "no image of the operator is named, and there is no public one. Build it in the repository of this chart (docker build -f images/operator/Dockerfile, see docs/reference/images.md), push it to a registry that the nodes can reach, and name that: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
+{{- fail "no image of the operator is named, and there is no public one. Build it in the repository of this chart (docker build -f images/operator/Dockerfile, see docs/reference/images.md), push it to a registry that the nodes can reach, and name it: --set image.registry=registry.example.com. If the nodes have the image without a registry: --set image.repository=slurm-operator" -}}
 {{- end -}}
 {{- include "slurm-operator.imageName" (list . $image "image") -}}
 {{- end -}}
@@ -277,7 +289,7 @@ image of this one is used, tag and digest included.
 {{- /* helm reads numbers of values files as float64, and %v of a large one is not decimal. */ -}}
 {{- $text := ternary $value (printf "%d" (int64 $value)) (kindIs "string" $value) -}}
 {{- if or (kindIs "bool" $value) (not (regexMatch "^(0|[1-9][0-9]{0,4})$" $text)) (lt (int $text) $least) (gt (int $text) 65535) -}}
-{{- fail (printf "%s is %v: want a port from %d to 65535" $path $value $least) -}}
+{{- fail (printf "%s is %v: it must be a port from %d to 65535" $path $value $least) -}}
 {{- end -}}
 {{- $text -}}
 {{- end -}}
@@ -368,4 +380,18 @@ it cannot (helm template), the version of Kubernetes decides, which --kube-versi
 {{- end -}}
 {{- $wanted := (include "slurm-operator.deletionProtectionValues" . | fromJson).enabled -}}
 {{- if and $served .Values.operator.enabled $wanted }}true{{ end -}}
+{{- end -}}
+
+{{/* The reasons that pass only after an administrator has done something; a regular expression. */}}
+{{- define "slurm-operator.blockedForGood" -}}
+BudgetMissing|ClaimConflict|ClusterNameMismatch|ControllerGone|NameTaken|NeverRegistered
+{{- end -}}
+
+{{/* Whether no operator works: none leads, or none is scraped. Without an election there is no series of a leader. */}}
+{{- define "slurm-operator.withoutLeader" -}}
+{{- if .Values.operator.leaderElection -}}
+sum(leader_election_master_status{name="slurm-operator"}) == 0 or absent(leader_election_master_status{name="slurm-operator"})
+{{- else -}}
+absent(slurm_operator_stuck_keys{controller="nodeset-controller"})
+{{- end -}}
 {{- end -}}

@@ -1,9 +1,9 @@
 {{/*
 What the operator and the webhook may do, and nothing else. tests/integration/charts runs both under exactly these
-rules and lists what is missing and what nobody used.
+rules and lists what is missing and what is unused.
 */}}
 
-{{/* Rights in every namespace the operator works in. */}}
+{{/* Permissions in every namespace that the operator manages. */}}
 {{- define "slurm-operator.operator.rules" -}}
 - apiGroups: [slinky.slurm.net]
   resources: [accountings, clusters, controllers, loginsets, nodesets, restapis, tokens]
@@ -39,7 +39,7 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [""]
   resources: [configmaps, pods, secrets, services]
   verbs: [get, list, watch, create, patch, delete]
-# The operator deletes neither: a claim that nobody wants any more is given owners that take it with them, and a budget has
+# The operator deletes neither: a claim that is no longer wanted gets owners that are deleted with it, and a budget has
 # all NodeSets of a cluster for owners. But where OwnerReferencesPermissionEnforcement is on, only those may give an object
 # other owners who may delete it.
 - apiGroups: [""]
@@ -66,7 +66,7 @@ rules and lists what is missing and what nobody used.
   verbs: [create, patch]
 {{- end -}}
 
-{{/* Rights that only a ClusterRole can give. */}}
+{{/* Permissions that only a ClusterRole can grant. */}}
 {{- define "slurm-operator.operator.clusterRules" -}}
 - apiGroups: [""]
   resources: [nodes]
@@ -75,16 +75,31 @@ rules and lists what is missing and what nobody used.
 - apiGroups: [storage.k8s.io]
   resources: [storageclasses]
   verbs: [get]
-{{- if .Values.operator.metricsSecure }}
+{{- if or .Values.operator.metricsSecure (include "slurm-operator.statusPort" .) }}
 {{ include "slurm-operator.reviewRules" . }}
 {{- end }}
 {{- end -}}
 
-{{/* Rights in the namespace of the Lease. */}}
+{{/* Permissions in the namespace of the Lease. */}}
 {{- define "slurm-operator.operator.leaseRules" -}}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get, create, patch]
+{{- end -}}
+
+{{/* What the account may list whose tokens the status API accepts. */}}
+{{- define "slurm-operator.viewer.rules" -}}
+- apiGroups: [slinky.slurm.net]
+  resources: [nodesets]
+  verbs: [list]
+{{- end -}}
+
+{{/* To find the replica that leads. */}}
+{{- define "slurm-operator.viewer.leaseRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [slurm-operator]
+  verbs: [get]
 {{- end -}}
 
 {{- define "slurm-operator.webhook.rules" -}}
@@ -126,7 +141,7 @@ rules and lists what is missing and what nobody used.
 {{- end }}
 {{- end -}}
 
-{{/* To find out who scrapes metrics, and whether they may. */}}
+{{/* To find out who scrapes metrics or reads the status, and whether they may. */}}
 {{- define "slurm-operator.reviewRules" -}}
 - apiGroups: [authentication.k8s.io]
   resources: [tokenreviews]

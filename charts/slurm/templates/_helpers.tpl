@@ -94,12 +94,12 @@ or another single key for those that run.
 {{- $new := include "slurm.authSlurm.ref" . | fromJson -}}
 {{- if and $old (not (dig "spec" "external" false $live)) (not .Values.controller.external) -}}
 {{- if ne $old.name $new.name -}}
-{{- fail (printf "slurmKey.secretRef.name is %s, and the cluster has its key in the Secret %s, which cannot be changed: keep that" $new.name $old.name) -}}
+{{- fail (printf "slurmKey.secretRef.name is %s, but the cluster has its key in the Secret %s, which cannot be changed: keep that name" $new.name $old.name) -}}
 {{- end -}}
 {{- if and (ne $old.key $new.key) (not (hasSuffix ".jwks" $new.key)) -}}
 {{- range (lookup "slinky.slurm.net/v1beta1" "NodeSet" $namespace "" | default dict).items -}}
 {{- if and (eq $name (dig "spec" "controllerRef" "name" "" .)) (dig "status" "replicas" 0 .) -}}
-{{- fail (printf "slurmKey.secretRef.key is %s, and the cluster has %s: workers (of NodeSet %s) keep the old key while their jobs run, so slurmctld would lose touch with them and give the jobs up. Go in three steps with slurm.jwks (docs/guides/keys.md), or scale the NodeSets to 0 first, which waits for the jobs" $new.key $old.key .metadata.name) -}}
+{{- fail (printf "slurmKey.secretRef.key is %s, but the cluster has %s: workers (of NodeSet %s) keep the old key while their jobs run, so slurmctld would lose contact with them and fail the jobs. Rotate the key in three steps with slurm.jwks (docs/guides/keys.md), or scale the NodeSets to 0 first, which waits for the jobs" $new.key $old.key .metadata.name) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -181,7 +181,7 @@ jwksKeyRef:
 {{- if and (kindIs "bool" .Values.accounting.external) .Values.accounting.external }}true{{ end -}}
 {{- end -}}
 
-{{/* "true" where the keys are somebody else's, because a daemon that has them already runs elsewhere. */}}
+{{/* "true" where the keys are managed elsewhere, because a daemon that has them already runs elsewhere. */}}
 {{- define "slurm.keysFromElsewhere" -}}
 {{- if or .Values.controller.external (and .Values.accounting.enabled (include "slurm.accounting.external" .)) }}true{{ end -}}
 {{- end -}}

@@ -80,7 +80,7 @@ values.schema.json, since a schema can only say that a value does not exist.
 {{- $found = append $found "- login.rootSshAuthorizedKeys as a list: one text, a key per line" -}}
 {{- end -}}
 {{- with $found -}}
-{{- fail (printf "these values are of an older chart; what they are now:\n%s\n" (join "\n" .)) -}}
+{{- fail (printf "these values are from an older chart; use these instead:\n%s\n" (join "\n" .)) -}}
 {{- end -}}
 {{- end -}}
 

@@ -1,10 +1,38 @@
 {{/* Parts of custom resources, from values that leave room: images, containers, pods, configuration lines. */}}
 
-{{/* An image from a text, or from repository, tag and digest; takes a list of the image and its path in the values. */}}
+{{/* The image in `imageRegistry` that stands for a default of values.yaml; nothing for any other image. Takes a list of the
+context and the image. */}}
+{{- define "slurm.releasedImage" -}}
+{{- $context := index . 0 -}}
+{{- $image := index . 1 -}}
+{{- $names := dict
+  "docker.io/library/alpine:latest" "tools"
+  "docker.io/library/mariadb:11.8" "mariadb"
+-}}
+{{- range $name := list "slurmctld" "slurmd" "slurmdbd" "slurmrestd" "login" -}}
+{{- $_ := set $names (printf "ghcr.io/slinkyproject/%s:26.05-ubuntu26.04" $name) $name -}}
+{{- end -}}
+{{- if and $context.Values.imageRegistry (kindIs "map" $image) -}}
+{{- $name := index $names (printf "%v:%v" $image.repository $image.tag) -}}
+{{- if and $name (not $image.digest) -}}
+{{- $repository := printf "%s/%s" (trimSuffix "/" $context.Values.imageRegistry) $name -}}
+{{- with index ($context.Values.imageDigests | default dict) $name -}}
+{{- printf "%s@%s" $repository . -}}
+{{- else -}}
+{{- printf "%s:%s" $repository $context.Chart.AppVersion -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image from a text, or from repository, tag and digest; takes a list of the context, the image and its path in the values. */}}
 {{- define "slurm.image" -}}
-{{- $image := index . 0 -}}
-{{- $path := index . 1 -}}
-{{- if kindIs "string" $image -}}
+{{- $released := include "slurm.releasedImage" (list (index . 0) (index . 1)) -}}
+{{- $image := index . 1 -}}
+{{- $path := index . 2 -}}
+{{- if $released -}}
+{{- $released -}}
+{{- else if kindIs "string" $image -}}
 {{- $image | required (printf "%s is empty: name an image" $path) -}}
 {{- else if not $image -}}
 {{- fail (printf "%s is missing: name an image" $path) -}}
@@ -36,7 +64,7 @@
 {{- $container := index . 1 | default dict -}}
 {{- $path := index . 2 -}}
 {{- $result := include "slurm.compact" $container | fromJson -}}
-{{- $_ := set $result "image" (include "slurm.image" (list $container.image (printf "%s.image" $path))) -}}
+{{- $_ := set $result "image" (include "slurm.image" (list $context $container.image (printf "%s.image" $path))) -}}
 {{- $_ := set $result "imagePullPolicy" ($container.imagePullPolicy | default $context.Values.imagePullPolicy) -}}
 {{- toYaml $result -}}
 {{- end -}}

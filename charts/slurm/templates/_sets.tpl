@@ -101,12 +101,12 @@ right one. Takes a list of the two.
 {{- end -}}
 {{- range $members -}}
 {{- if and (ne . "ALL") (not (hasKey $known .)) -}}
-{{- fail (printf "partitions.%s.nodesets names %s, which is no enabled entry of `nodesets`: there are %s" $name . (keys $known | sortAlpha | join ", " | default "none")) -}}
+{{- fail (printf "partitions.%s.nodesets names %s, which is not an enabled entry of `nodesets`: there are %s" $name . (keys $known | sortAlpha | join ", " | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- $config := include "slurm.conf" (list $partition.config $partition.configMap " ") -}}
 {{- if contains "\n" (trim $config) -}}
-{{- fail (printf "partitions.%s.config has several lines: a partition is one" $name) -}}
+{{- fail (printf "partitions.%s.config has several lines: a partition must be one line" $name) -}}
 {{- end -}}
 {{- $lines = append $lines (printf "PartitionName=%s Nodes=%s %s" $name (join "," $members) (trim $config) | trim) -}}
 {{- end -}}

@@ -34,7 +34,7 @@ merged values, and gives JSON; an empty object changes nothing.
 {{- $found := dict -}}
 {{- range $index, $entry := index . 0 | default list -}}
 {{- if ne 9 (len ($entry.networks | default list)) -}}
-{{- fail (printf "%s[%d].networks has %d entries: these machines have 9 network interfaces" $path $index (len ($entry.networks | default list))) -}}
+{{- fail (printf "%s[%d].networks has %d of 9 entries: name a network for each of the 9 network interfaces of these nodes" $path $index (len ($entry.networks | default list))) -}}
 {{- end -}}
 {{- if eq $entry.targetNodeSet $name }}{{ $found = $entry }}{{ end -}}
 {{- end -}}
@@ -47,7 +47,7 @@ merged values, and gives JSON; an empty object changes nothing.
 {{- range $machine := list "a3mega" "a3ultra" -}}
 {{- range $index, $entry := index $.Values.vendor.google $machine | default list -}}
 {{- if not (has $entry.targetNodeSet $known) -}}
-{{- fail (printf "vendor.google.%s[%d].targetNodeSet is %v, which is no entry of `nodesets`: there are %s" $machine $index $entry.targetNodeSet (join ", " $known | default "none")) -}}
+{{- fail (printf "vendor.google.%s[%d].targetNodeSet is %v, which is not an entry of `nodesets`: there are %s" $machine $index $entry.targetNodeSet (join ", " $known | default "none")) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -32,7 +32,7 @@ from slurm_operator.api.shared import (
     ServiceSpec,
     jwt_key,
 )
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 
 class StorageConfig(Part, frozen=True):
@@ -55,10 +55,10 @@ class StorageConfig(Part, frozen=True):
     """The port of the database server."""
 
     database: Annotated[Name, DEFAULTED] = "slurm_acct_db"
-    """The name of the database. slurmdbd makes its tables in it by itself."""
+    """The name of the database. slurmdbd creates its tables in it."""
 
     username: Name = ""
-    """The database user, who needs all rights on that database."""
+    """The database user, which needs all privileges on that database."""
 
     password_key_ref: Annotated[SecretKeySelector, REQUIRED] = SecretKeySelector()
     """The Secret key with that user's password."""

@@ -13,7 +13,7 @@ from slurm_operator.api import wellknown
 from slurm_operator.api.limits import Address, Name  # noqa: TC001 - msgspec resolves annotations at run time
 from slurm_operator.api.markers import AGE, HEALTHY, REASON, REQUIRED, Column, Definition, Int64, KeyedList
 from slurm_operator.api.shared import Condition, Kind
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 
 class ClusterToken(Part, frozen=True):

@@ -42,7 +42,7 @@ from slurm_operator.api.shared import (
     ServiceSpec,
     jwt_key,
 )
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 # What Prometheus reads as a duration: 30s, 1m30s, 1d.
 PrometheusDuration = Annotated[
@@ -121,8 +121,8 @@ class ControllerSpec(Part, frozen=True):
         Rule(
             "!has(self.ha) || !self.ha.enabled || (has(self.persistence) && self.persistence.enabled"
             " && has(self.persistence.existingClaim) && size(self.persistence.existingClaim) > 0)",
-            "ha.enabled needs persistence.existingClaim: all slurmctlds share one volume, so name a claim "
-            "with the access mode ReadWriteMany and leave persistence.enabled true",
+            "ha.enabled needs persistence.existingClaim: all slurmctlds share one volume, so name a "
+            "PersistentVolumeClaim with the access mode ReadWriteMany and leave persistence.enabled true",
             field="persistence",
         ),
     )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 import msgspec
 
 from slurm_operator.api.markers import Immutable
-from slurm_operator.kube.meta import Part
-from slurm_operator.kube.semantics import canonical
+from slurm_operator.kube.manifests.semantics import canonical
+from slurm_operator.kube.models.meta import Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,6 +22,10 @@ MAX_REVISIONS: Final = 1_000
 # A DNS label has at most 63 characters, and the number is the end of a pod's host name.
 MAX_DIGITS: Final = 63
 MAX_PORT: Final = 65_535
+# A year: what Slurm is told about nodes that it must not power down.
+MAX_SECONDS: Final = 31_536_000
+# Slurm keeps the timeouts of its power saving in 16 bits.
+MAX_TIMEOUT: Final = 65_000
 
 # --- characters
 

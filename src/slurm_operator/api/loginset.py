@@ -32,7 +32,7 @@ from slurm_operator.api.shared import (
     ServiceSpec,
     selector,
 )
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 
 class RollingUpdateDeployment(Part, frozen=True):

@@ -142,12 +142,12 @@ class Immutable:
 
 
 IMMUTABLE_SLURM_KEY = Immutable(
-    "slurm_key_name", note="Another Secret cannot be named after creation; another key can."
+    "slurm_key_name", note="The name of the Secret cannot be changed after creation; the key can."
 )
 IMMUTABLE_JWT_KEY = Immutable(
     "jwt_key",
     note="The key that is in use cannot be changed after creation. Moving the same selector from "
-    "jwtHs256KeyRef to jwtKeyRef is no change.",
+    "jwtHs256KeyRef to jwtKeyRef is allowed.",
 )
 
 

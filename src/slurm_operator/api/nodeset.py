@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.autoscaling import Autoscaling  # noqa: TC001 - the decoder reads the annotations
 from slurm_operator.api.limits import CLAIMS, MAX_DIGITS, MAX_REVISIONS, MAX_WORKERS, Line, Text
 from slurm_operator.api.markers import (
     AGE,
@@ -37,7 +38,7 @@ from slurm_operator.api.shared import (
     selector,
 )
 from slurm_operator.api.updates import UpdateStrategy
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -117,13 +118,17 @@ class NodeSetSpec(Part, frozen=True):
     """How many workers to run. Also set by `kubectl scale` and by autoscalers. Not used when scalingMode is
     `DaemonSet`."""
 
+    autoscaling: Autoscaling | None = None
+    """Lets Slurm decide which workers run. While it is set, `replicas` has no effect. Only for scalingMode
+    `StatefulSet`."""
+
     scaling_mode: Annotated[str, one_of(ScalingMode), DEFAULTED] = ScalingMode.STATEFUL_SET.value
     """What decides how many workers there are.
 
     - StatefulSet runs `replicas` workers, numbered from 0, wherever Kubernetes finds room. For elastic
       pools.
     - DaemonSet runs one worker on every Kubernetes node that the pod template's nodeSelector, affinity and
-      tolerations admit, and the Slurm node is named after it. For machines that belong to Slurm.
+      tolerations admit, and the Slurm node is named after it. For nodes that belong to Slurm.
 
     It can be changed: workers of the other mode are drained and then removed."""
 
@@ -197,7 +202,7 @@ class NodeSetSpec(Part, frozen=True):
 
     pin_to_node: Annotated[bool, DEFAULTED] = False
     """Whether a worker that is replaced returns to the Kubernetes node it was on, as long as that still
-    fits. For data or licences that are tied to a machine. Used only when scalingMode is `StatefulSet`."""
+    fits. For data or licences that are tied to a node. Used only when scalingMode is `StatefulSet`."""
 
     workload_disruption_protection: Annotated[bool, DEFAULTED] = True
     """Whether workers are protected against `kubectl drain` and cluster autoscalers, by a
@@ -235,7 +240,7 @@ class NodeSetStatus(Part, frozen=True):
 
     desired: Int32 = 0
     """How many pods there should be: `replicas`, or in DaemonSet mode the number of Kubernetes nodes
-    that match."""
+    that match, or with `autoscaling` the number of nodes that Slurm has powered up."""
 
     slurm_idle: Int32 = 0
     """How many of the Slurm nodes have nothing to do."""
@@ -270,6 +275,9 @@ class NodeSetStatus(Part, frozen=True):
     """The label selector of the pods, for autoscalers."""
 
 
+_POWER_STATES: Final = f'.status.conditions[?(@.type=="{wellknown.CONDITION_AUTOSCALING}")].message'
+
+
 class NodeSet(Kind, frozen=True):
     """Workers of one shape: each pod runs slurmd and is one node of a Slurm cluster.
 
@@ -289,6 +297,7 @@ class NodeSet(Kind, frozen=True):
             Column("ALLOCATED", ".status.slurmAllocated", "integer", "Slurm nodes that run jobs.", 1),
             Column("DOWN", ".status.slurmDown", "integer", "Slurm nodes that are down.", 1),
             Column("DRAIN", ".status.slurmDrain", "integer", "Slurm nodes that accept no new jobs.", 1),
+            Column("POWER", _POWER_STATES, "string", "With autoscaling: Slurm nodes by power state.", 1),
             REASON,
             AGE,
         ),
@@ -320,6 +329,19 @@ class NodeSet(Kind, frozen=True):
     def wanted_replicas(self) -> int:
         """Return how many numbered workers to run; objects older than the CRD's maximum may ask for more."""
         return min(max(0, self.spec.replicas), MAX_WORKERS)
+
+    @property
+    def autoscaled(self) -> bool:
+        """Return whether Slurm decides which workers run."""
+        return self.spec.autoscaling is not None and self.spec.scaling_mode == ScalingMode.STATEFUL_SET
+
+    @property
+    def most_replicas(self) -> int:
+        """Return how many numbered workers there may be, running or powered down."""
+        autoscaling = self.spec.autoscaling
+        if autoscaling is None or not self.autoscaled:
+            return self.wanted_replicas
+        return min(max(0, autoscaling.max_replicas), MAX_WORKERS)
 
     # --------------------------------------------------------------------------------------- names of pods
     @property

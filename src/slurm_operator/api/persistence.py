@@ -20,7 +20,7 @@ from slurm_operator.api.markers import (
     max_properties,
     pattern,
 )
-from slurm_operator.kube.meta import Part
+from slurm_operator.kube.models.meta import Part
 
 # 500m, 4Gi, 1e3, 0.5: what Kubernetes reads as an amount.
 _NUMBER = r"(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
@@ -72,7 +72,7 @@ class VolumeResources(Part, frozen=True):
     """The storage that the volume must have at least, for example `storage: 4Gi`."""
 
 
-class LabelSelectorRequirement(Part, frozen=True):
+class VolumeSelectorRequirement(Part, frozen=True):
     """One condition on one label."""
 
     key: Annotated[Name, REQUIRED] = ""
@@ -85,12 +85,12 @@ class LabelSelectorRequirement(Part, frozen=True):
     """The values for `In` and `NotIn`; empty for the other two."""
 
 
-class LabelSelector(Part, frozen=True):
+class VolumeSelector(Part, frozen=True):
     """Chooses objects by their labels; all conditions must hold."""
 
     MARKERS: ClassVar = (ATOMIC_MAP,)
 
-    match_expressions: Annotated[tuple[LabelSelectorRequirement, ...], ATOMIC_LIST, ENTRIES] = ()
+    match_expressions: Annotated[tuple[VolumeSelectorRequirement, ...], ATOMIC_LIST, ENTRIES] = ()
     """Conditions with an operator."""
 
     match_labels: Labels = msgspec.field(default_factory=dict)
@@ -118,7 +118,7 @@ class PersistentVolumeClaimSpec(Part, frozen=True):
         storage: 4Gi
     """
 
-    selector: LabelSelector | None = None
+    selector: VolumeSelector | None = None
     """Chooses among existing PersistentVolumes by their labels."""
 
     storage_class_name: Name | None = None

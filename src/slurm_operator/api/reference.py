@@ -19,7 +19,7 @@ from slurm_operator.api import KINDS, Kind
 from slurm_operator.api.descriptions import struct_description
 from slurm_operator.api.persistence import Quantity
 from slurm_operator.api.schema import crd, struct_schema, unwrap
-from slurm_operator.kube.meta import ObjectMeta, Part
+from slurm_operator.kube.models.meta import ObjectMeta, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -28,7 +28,7 @@ from slurm_operator.api.shared import (
     PodTemplate,
     ServiceSpec,
 )
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 
 class RestApiSpec(Part, frozen=True):

@@ -23,7 +23,7 @@ import yaml
 from slurm_operator.api import KINDS, Kind, wellknown
 from slurm_operator.api.descriptions import field_descriptions, reflow, struct_description
 from slurm_operator.api.markers import DEFAULTED, REQUIRED, Immutable, KeyedList, Keyword, Rule
-from slurm_operator.kube.meta import Part
+from slurm_operator.kube.models.meta import Part
 
 Schema = dict[str, Any]
 

@@ -29,8 +29,8 @@ from slurm_operator.api.markers import (
     one_of,
     pattern,
 )
-from slurm_operator.kube import meta
-from slurm_operator.kube.meta import Object, Part
+from slurm_operator.kube.models import meta
+from slurm_operator.kube.models.meta import Object, Part
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -22,7 +22,7 @@ from slurm_operator.api.markers import (
     pattern,
 )
 from slurm_operator.api.shared import Condition, Kind, SecretKeySelector, jwt_key
-from slurm_operator.kube.meta import Part, Resource
+from slurm_operator.kube.models.meta import Part, Resource
 
 DEFAULT_LIFETIME: Final = timedelta(minutes=15)
 # The longest lifetime that still fits a signed 32-bit count of seconds; longer ones are cut to it.
@@ -48,8 +48,8 @@ class TokenSpec(Part, frozen=True):
     """The older name of `jwtKeyRef`; used only while that one is unset."""
 
     username: Annotated[Name, REQUIRED] = ""
-    """The user whom slurmrestd takes the bearer of the token for. Whoever may create Tokens may act as
-    any user of the Slurm cluster: give that right as carefully as root."""
+    """The Slurm user that the token authenticates. A user who may create Tokens can act as any user of
+    the Slurm cluster: grant that permission as carefully as root."""
 
     lifetime: Annotated[Word, pattern(duration.PATTERN)] = ""
     """How long a token is valid: `15m`, `12h`; 15 minutes when unset. With `refresh`, the Secret gets a
@@ -57,7 +57,7 @@ class TokenSpec(Part, frozen=True):
 
     refresh: Annotated[bool, DEFAULTED] = True
     """Whether the token is renewed before it expires. When false, the Secret is immutable and its token
-    dies of age."""
+    expires without renewal."""
 
     secret_ref: SecretKeySelector | None = None
     """The Secret and key to write the token to. `<name of this object>-jwt-<username>` and `SLURM_JWT`

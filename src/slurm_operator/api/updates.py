@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 from slurm_operator.api import duration
 from slurm_operator.api.limits import ENTRIES, MAX_WORD, IntOrWord, Word
 from slurm_operator.api.markers import DEFAULTED, NULLABLE, Rule, Timestamp, max_length, one_of, pattern
-from slurm_operator.kube.meta import Part
+from slurm_operator.kube.models.meta import Part
 
 if TYPE_CHECKING:
     from datetime import timedelta

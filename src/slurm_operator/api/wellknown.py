@@ -28,6 +28,8 @@ ANNOTATION_POD_CORDON: Final = f"{NODESET_PREFIX}pod-cordon"
 # Beside `pod-cordon`, and only there when the operator set that one: why it did. A cordon without it is a
 # person's, and stays until that person takes it away.
 ANNOTATION_POD_CORDON_BY: Final = f"{NODESET_PREFIX}pod-cordon-by"
+# Beside a person's `pod-cordon`: why; it becomes the reason in Slurm. `kubectl slurm drain` sets it.
+ANNOTATION_POD_CORDON_REASON: Final = f"{NODESET_PREFIX}pod-cordon-reason"
 ANNOTATION_POD_DELETION_COST: Final = f"{NODESET_PREFIX}pod-deletion-cost"
 ANNOTATION_POD_DEADLINE: Final = f"{NODESET_PREFIX}pod-deadline"
 # A request to remove the pod: since when, and by whom; `api.removal` reads and writes it.
@@ -58,11 +60,11 @@ ANNOTATION_NODE_FEATURES: Final = f"{FEATURES_PREFIX}spec"
 ANNOTATION_TOPOLOGY: Final = f"{TOPOLOGY_PREFIX}spec"
 
 # -------------------------------------------------------------------------------- annotations on workloads
-# A digest of the pod template that was rendered for a StatefulSet or Deployment; see objects/takeover.py.
+# A digest of the pod template that was rendered for a StatefulSet or Deployment; see objects/migration.py.
 ANNOTATION_TEMPLATE_HASH: Final = f"{PREFIX}template-hash"
 
 # -------------------------------------------------------------------------------- annotations on revisions
-# A digest of the data that a ControllerRevision of the Go operator stands for besides its own.
+# A digest of the data that a ControllerRevision of Slinky slurm-operator stands for besides its own.
 ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
 
 # ------------------------------------------------------------------------------------ annotations on kinds
@@ -70,8 +72,8 @@ ANNOTATION_REVISION_STANDS_FOR: Final = f"{PREFIX}stands-for"
 ANNOTATION_CLUSTER_REF: Final = f"{PREFIX}cluster-ref"
 # On a Controller: "true" gives each job its own memory limit and keeps some memory of a worker for slurmd.
 ANNOTATION_CONSTRAIN_MEMORY: Final = f"{PREFIX}constrain-memory"
-# On a Controller or Accounting: "true" applies what differs from the Slinky operator's configuration files at
-# once, with the restart that this needs; see objects/corrections.py.
+# On a Controller or Accounting: "true" applies at once what differs from the configuration files of Slinky
+# slurm-operator, with the restart that this needs; see objects/corrections.py.
 ANNOTATION_APPLY_CORRECTIONS: Final = f"{PREFIX}apply-corrections"
 # On a NodeSet: "true" lets its deletion take the pods without draining them first.
 ANNOTATION_SKIP_DRAIN: Final = f"{NODESET_PREFIX}skip-drain"
@@ -143,10 +145,10 @@ CONDITION_CONFIGURED: Final = "Configured"
 # On a Controller: whether the operator reaches slurmctld through slurmrestd.
 CONDITION_SLURM_API_READY: Final = "SlurmApiReady"
 CONDITION_RESERVATION_CREATED: Final = "ReservationCreated"
-REASON_RESERVATION_CREATED: Final = "Created"
-REASON_RESERVATION_NOT_EXISTS: Final = "NotExists"
+# On a NodeSet that Slurm scales, or has scaled: what Slurm's power saving makes of its nodes.
+CONDITION_AUTOSCALING: Final = "Autoscaling"
 
-# On a pod that has to go: whether it may, and if not, what is being waited for.
+# On a pod pending removal: whether it may be deleted, and if not, what is being waited for.
 POD_CONDITION_SAFE: Final = "SlurmSafeToDelete"
 # Pod conditions that mirror the state of the Slurm node: the prefix and one of the states below.
 POD_CONDITION_PREFIX: Final = "SlurmNodeState"
@@ -248,7 +250,7 @@ CLUSTER_CA_DATA_KEY: Final = "ca.crt"
 # -------------------------------------------------------------------------------------------------- limits
 # Slurm's own limit for ClusterName.
 MAX_CLUSTER_NAME: Final = 40
-# What a Node annotation says longer than this is cut before it becomes the reason of a drain.
+# What an annotation of a Node or pod says longer than this is cut before it becomes the reason of a drain.
 MAX_NODE_REASON: Final = 256
 
 DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"

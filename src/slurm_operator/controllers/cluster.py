@@ -21,34 +21,34 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import Cluster, wellknown
-from slurm_operator.controllers.conditions import condition_changed
-from slurm_operator.controllers.health import (
+from slurm_operator.controllers.shared.conditions import condition_changed
+from slurm_operator.controllers.shared.connection_health import (
     GRACE,
-    Health,
-    Problem,
-    Wait,
+    ConditionReporter,
+    ConnectionHealth,
+    ConnectionProblem,
+    RecheckAfter,
     assess,
     health_changed,
     observe,
     unreadable,
 )
-from slurm_operator.controllers.reporting import Reporter
-from slurm_operator.kube import controller as runtime
-from slurm_operator.kube.controller import Requeue
+from slurm_operator.kube.cache.referenced_objects import Referrer, enqueue_owners
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.references import Owner, enqueue_owners
-from slurm_operator.kube.sources import Channel, any_of, ignore_status
-from slurm_operator.slurm.address import parse_url
-from slurm_operator.slurm.clients import ConnectionKey, Target
-from slurm_operator.slurm.token import FixedToken, read
-from slurm_operator.slurm.watch import WatchTiming
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime import controller as runtime
+from slurm_operator.kube.runtime.controller import Requeue
+from slurm_operator.kube.runtime.sources import Channel, any_of, ignore_status
+from slurm_operator.slurm.model.slurm_address import parse_url
+from slurm_operator.slurm.rest.connections import ConnectionKey, ConnectionTarget
+from slurm_operator.slurm.watch.watcher import WatchTiming
+from slurm_operator.slurm.web_token import FixedToken, read
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.models import Secret
-    from slurm_operator.slurm.token import Claims
-    from slurm_operator.slurm.view import ViewUpdate
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.kinds import Secret
+    from slurm_operator.slurm.model.view import ViewUpdate
+    from slurm_operator.slurm.web_token import TokenClaims
 
 NAME: Final = "cluster-controller"
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-cluster"
@@ -65,45 +65,51 @@ _LONGEST_SLEEP: Final = timedelta(days=1)
 
 
 # ------------------------------------------------------------------------------------------------- decisions
-def target(cluster: Cluster, secret: Secret | None, override: str | None) -> Target | Problem:
+def target(
+    cluster: Cluster, secret: Secret | None, override: str | None
+) -> ConnectionTarget | ConnectionProblem:
     """Decide where a Cluster's connection leads, and as whom."""
     name = cluster.token_secret_name
     try:
         url = override or parse_url(cluster.spec.server)
     except ValueError as error:
-        return Problem("InvalidServer", f"spec.server: {error}")
+        return ConnectionProblem("InvalidServer", f"spec.server: {error}")
     if not name:
-        return Problem("SecretNotSet", "spec.token.secretRef is empty: name the Secret with the token")
+        return ConnectionProblem(
+            "SecretNotSet", "spec.token.secretRef is empty: set the name of the Secret with the token"
+        )
     if secret is None:
-        return Problem("SecretNotFound", f"spec.token.secretRef names the Secret {name!r}, and there is none")
+        return ConnectionProblem(
+            "SecretNotFound", f"spec.token.secretRef: Secret {name!r} does not exist: create it"
+        )
     data = secret.data or {}
     token = _token(name, data.get(wellknown.CLUSTER_AUTH_DATA_KEY, b""))
-    if isinstance(token, Problem):
+    if isinstance(token, ConnectionProblem):
         return token
     ca = data.get(wellknown.CLUSTER_CA_DATA_KEY) if url.startswith("https:") else None
-    # A Cluster that was made anew may be another one, so it shares nothing with the one before.
-    return Target(url, f"{cluster.metadata.uid} {token.fingerprint}", token, ca)
+    # A Cluster that was recreated may be another one, so it shares nothing with the one before.
+    return ConnectionTarget(url, f"{cluster.metadata.uid} {token.fingerprint}", token, ca)
 
 
-def _token(secret: str, text: bytes) -> FixedToken | Problem:
-    where = f"the Secret {secret!r}, {wellknown.CLUSTER_AUTH_DATA_KEY!r}"
+def _token(secret: str, text: bytes) -> FixedToken | ConnectionProblem:
+    where = f"Secret {secret!r}, key {wellknown.CLUSTER_AUTH_DATA_KEY!r}"
     if not text.strip():
-        return Problem(
+        return ConnectionProblem(
             "TokenNotFound",
-            f"the Secret {secret!r} has no token under the key {wellknown.CLUSTER_AUTH_DATA_KEY!r}: put the "
-            "output of `scontrol token` there, without SLURM_JWT=",
+            f"{where}: it has no token: put the output of `scontrol token` there, without SLURM_JWT=",
         )
     if text.lstrip().startswith(_ASSIGNMENT):
-        return Problem(
-            "InvalidToken", f"{where}: it begins with SLURM_JWT=, as `scontrol token` prints it: remove that"
+        return ConnectionProblem(
+            "InvalidToken",
+            f"{where}: the token starts with SLURM_JWT=, as `scontrol token` prints it: remove that",
         )
     try:
         return FixedToken(text.decode("utf-8", "replace"))
     except ValueError as error:
-        return Problem("InvalidToken", f"{where}: {error}")
+        return ConnectionProblem("InvalidToken", f"{where}: {error}")
 
 
-def claims_of(secret: Secret | None) -> Claims | None:
+def claims_of(secret: Secret | None) -> TokenClaims | None:
     """Read what the token in a Secret says about itself; None when it says nothing."""
     text = ((secret.data if secret else None) or {}).get(wellknown.CLUSTER_AUTH_DATA_KEY, b"")
     try:
@@ -120,7 +126,7 @@ class Expiry:
     changes_in: float | None
 
 
-def expiry(claims: Claims | None, secret: str, now: datetime) -> Expiry:
+def expiry(claims: TokenClaims | None, secret: str, now: datetime) -> Expiry:
     """Decide whether the end of a token is near enough to be mentioned."""
     if claims is None or claims.expires_at is None:
         return Expiry("", None)
@@ -128,9 +134,9 @@ def expiry(claims: Claims | None, secret: str, now: datetime) -> Expiry:
     when = f"{end:%Y-%m-%dT%H:%M:%SZ}"
     notice = _LONGEST_NOTICE if claims.life is None else min(_LONGEST_NOTICE, _LAST_PART * claims.life)
     if now >= end:
-        return Expiry(f"the token in the Secret {secret!r} expired at {when}: put a new one there", None)
+        return Expiry(f"the token in Secret {secret!r} expired at {when}: put a new one there", None)
     if now >= end - notice:
-        note = f"the token in the Secret {secret!r} expires at {when}: put a new one there before"
+        note = f"the token in Secret {secret!r} expires at {when}: put a new one there before"
         return Expiry(note, (end - now).total_seconds())
     return Expiry("", min(end - notice - now, _LONGEST_SLEEP).total_seconds())
 
@@ -150,12 +156,12 @@ class ClusterController:
         self._secrets = wiring.secrets
         self._connections = wiring.connections
         self._override = wiring.slurm_api_override
-        self._reporter = Reporter(
+        self._reporter = ConditionReporter(
             wiring.client, wiring.events, Cluster, wellknown.CONDITION_READY, FIELD_MANAGER
         )
         self._clusters = wiring.manager.informer(Cluster)
         self._health: Channel[Key] = Channel()
-        # The versions of Cluster and Secret that were looked at last.
+        # The versions of Cluster and Secret that were reconciled last.
         self._seen: dict[Key, tuple[str, int, str]] = {}
         moved = condition_changed(wellknown.CONDITION_READY)
         self.controller = (
@@ -178,7 +184,7 @@ class ClusterController:
         if cluster is None or cluster.deleting:
             if key not in self._clusters.store.unreadable:
                 self._connections.remove(own)
-                self._secrets.want(Owner(NAME, key), ())
+                self._secrets.want(Referrer(NAME, key), ())
                 self._reporter.forget(key)
                 self._seen.pop(key, None)
             return None
@@ -189,15 +195,15 @@ class ClusterController:
             await self._say(cluster, unreadable("SecretUnreadable"))
             raise
         chosen = target(cluster, secret, self._override)
-        if isinstance(chosen, Problem):
+        if isinstance(chosen, ConnectionProblem):
             self._connections.remove(own)
             return await self._say(cluster, chosen.health)
         try:
             connection = self._connections.set(own, chosen, self._timing)
         except ValueError as error:
             self._connections.remove(own)
-            note = f"the Secret {cluster.token_secret_name!r}, {wellknown.CLUSTER_CA_DATA_KEY!r}: {error}"
-            return await self._say(cluster, Health(ready=False, reason="InvalidCA", message=note))
+            note = f"Secret {cluster.token_secret_name!r}, key {wellknown.CLUSTER_CA_DATA_KEY!r}: {error}"
+            return await self._say(cluster, ConnectionHealth(ready=False, reason="InvalidCA", message=note))
         if self._edited(cluster, secret) and connection.view.failure is not None:
             connection.watch.wake()
         now = asyncio.get_running_loop().time()
@@ -207,7 +213,7 @@ class ClusterController:
     async def _secret(self, cluster: Cluster) -> Secret | None:
         name = cluster.token_secret_name
         wanted = Key(cluster.metadata.namespace, name)
-        self._secrets.want(Owner(NAME, cluster.key), (wanted,) if name else ())
+        self._secrets.want(Referrer(NAME, cluster.key), (wanted,) if name else ())
         return await self._secrets.get(wanted) if name else None
 
     def _edited(self, cluster: Cluster, secret: Secret | None) -> bool:
@@ -219,15 +225,15 @@ class ClusterController:
         return before is not None and before != now
 
     async def _say(
-        self, cluster: Cluster, health: Health | Wait, claims: Claims | None = None
+        self, cluster: Cluster, health: ConnectionHealth | RecheckAfter, claims: TokenClaims | None = None
     ) -> Requeue | None:
         end = expiry(claims, cluster.token_secret_name, datetime.now(UTC))
-        if isinstance(health, Health) and end.note:
+        if isinstance(health, ConnectionHealth) and end.note:
             health = replace(health, message=f"{health.message}; {end.note}")
         again = await self._reporter.say(
             cluster,
             health,
-            isReady=isinstance(health, Health) and health.ready is True,
+            isReady=isinstance(health, ConnectionHealth) and health.ready is True,
             observedGeneration=cluster.metadata.generation,
         )
         if end.changes_in is None:

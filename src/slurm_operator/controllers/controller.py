@@ -15,49 +15,50 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import structlog
 
 from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
-from slurm_operator.controllers.workload import rollout
-from slurm_operator.controllers.workload.active import ActiveLabel, pings_changed
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.shared.problems import WorkloadProblem
+from slurm_operator.controllers.workload.active_slurmctld import ActiveLabel, pings_changed
 from slurm_operator.controllers.workload.children import (
-    LOOK_AGAIN_SECONDS,
+    REQUEUE_SECONDS,
+    ChildKey,
     Children,
-    Done,
-    Slot,
+    ChildrenResult,
     as_running,
 )
-from slurm_operator.controllers.workload.claims import Claims, claim_trouble
-from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
-from slurm_operator.controllers.workload.models import ServiceMonitor, StatefulSet
+from slurm_operator.controllers.workload.decide import rollout
+from slurm_operator.controllers.workload.decide.read_models import MonitorObject, StatefulSetDetails
+from slurm_operator.controllers.workload.decide.stuck import stuck_pods
 from slurm_operator.controllers.workload.monitors import PERIOD_SECONDS, Monitors
-from slurm_operator.controllers.workload.stuck import stuck_pods
-from slurm_operator.controllers.workload.verdict import Cause, Trouble
-from slurm_operator.kube.controller import Requeue
+from slurm_operator.controllers.workload.reconcile import WorkloadController, WorkloadPlan, hold_unreadable
+from slurm_operator.controllers.workload.volume_claims import ClaimGrower, claim_trouble
+from slurm_operator.kube.cache.referenced_objects import enqueue_owners
 from slurm_operator.kube.errors import Conflict, KubeError, NotFound
-from slurm_operator.kube.failures import describe
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Pod, Service
-from slurm_operator.kube.references import enqueue_owners
-from slurm_operator.kube.sources import Channel, any_of, ignore_status
+from slurm_operator.kube.models.kinds import ConfigMap, Pod, Service
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.controller import Requeue
+from slurm_operator.kube.runtime.failures import describe
+from slurm_operator.kube.runtime.sources import Channel, any_of, ignore_status
 from slurm_operator.objects import corrections, hosts, slurmctld
-from slurm_operator.objects.claims import Growth, growths, keep_claims
-from slurm_operator.objects.config import Cluster
-from slurm_operator.objects.desired import Named
+from slurm_operator.objects.desired import ObjectName
+from slurm_operator.objects.slurm_conf import SlurmCluster
+from slurm_operator.objects.slurmctld_claim import Growth, growths, keep_claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.controllers.workload.models import Claim, Workload
-    from slurm_operator.controllers.workload.rollout import Rollout
-    from slurm_operator.kube import controller as runtime
-    from slurm_operator.kube.meta import Object
-    from slurm_operator.kube.store import Change
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.controllers.workload.decide.read_models import VolumeClaim, Workload
+    from slurm_operator.controllers.workload.decide.rollout import Rollout
+    from slurm_operator.kube.models.meta import Object
+    from slurm_operator.kube.models.store import Change
+    from slurm_operator.kube.runtime import controller as runtime
     from slurm_operator.objects.desired import Desired
-    from slurm_operator.slurm.clients import ConnectionKey
-    from slurm_operator.slurm.view import ViewUpdate
+    from slurm_operator.slurm.model.view import ViewUpdate
+    from slurm_operator.slurm.rest.connections import ConnectionKey
 
 log = structlog.get_logger(__name__)
 
-_MONITOR = ServiceMonitor.RESOURCE.kind
+_MONITOR = MonitorObject.RESOURCE.kind
 # Helm and kubectl make the objects of a cluster one after another, and each NodeSet is in slurm.conf: a
 # slurmctld that started with the first of them would be replaced for the last, after its grace period.
 _COMPANY_SECONDS: Final = 1.5
@@ -69,10 +70,10 @@ def build(wiring: Wiring) -> runtime.Controller:
 
 
 @dataclass(frozen=True, slots=True)
-class ControllerPlan(Plan):
+class ControllerPlan(WorkloadPlan):
     """What should be of a Controller: its children, and claims with more space."""
 
-    growths: tuple[tuple[Claim, Growth], ...] = ()
+    growths: tuple[tuple[VolumeClaim, Growth], ...] = ()
 
 
 class ControllerController(WorkloadController[Controller]):
@@ -85,12 +86,14 @@ class ControllerController(WorkloadController[Controller]):
 
     def __init__(self, wiring: Wiring, discovery_period: float = PERIOD_SECONDS) -> None:
         self._monitors = Monitors(wiring.client, self.NAME, discovery_period)
-        children = Children(wiring, Service, ConfigMap, StatefulSet, lookups={_MONITOR: self._monitors.find})
+        children = Children(
+            wiring, Service, ConfigMap, StatefulSetDetails, lookups={_MONITOR: self._monitors.find}
+        )
         super().__init__(wiring, Controller, children)
         self._node_sets = wiring.manager.informer(NodeSet)
         self._accountings = wiring.manager.informer(Accounting)
         self._active = ActiveLabel(wiring, self._pods)
-        self._claims = Claims(wiring.client, self.NAME)
+        self._claims = ClaimGrower(wiring.client, self.NAME)
         self._pings: Channel[Key] = Channel()
         # From when on a Controller without a slurmctld gets one.
         self._due: dict[Key, float] = {}
@@ -144,9 +147,9 @@ class ControllerController(WorkloadController[Controller]):
         return await super().reconcile(key)
 
     # -------------------------------------------------------------------------------------------------- plan
-    def workload(self, live: Controller) -> Slot | None:
+    def workload(self, live: Controller) -> ChildKey | None:
         """Return the StatefulSet, if slurmctld runs here."""
-        return None if live.spec.external else Slot(StatefulSet.RESOURCE.kind, live.workload_name)
+        return None if live.spec.external else ChildKey(StatefulSetDetails.RESOURCE.kind, live.workload_name)
 
     async def plan(self, live: Controller) -> ControllerPlan:
         """Decide what should be."""
@@ -171,21 +174,21 @@ class ControllerController(WorkloadController[Controller]):
         )
         return self._with_claims(live, plan, claims)
 
-    def _kept(self, cluster: Cluster, desired: Desired) -> corrections.Kept:
-        """Return what to apply, with the configuration of the Slinky operator where that can stay."""
+    def _kept(self, cluster: SlurmCluster, desired: Desired) -> corrections.Kept:
+        """Return what to apply, with the configuration of Slinky slurm-operator where that can stay."""
         live = cluster.controller
         if live.spec.external or corrections.consented(live):
             return corrections.Kept(desired)
         return corrections.keep(
             desired,
             corrections.Files("ConfigMap", live.config_name, wellknown.ANNOTATION_SLURM_CONFIG_HASH),
-            Named("apps/v1", "StatefulSet", live.workload_name),
+            ObjectName("apps/v1", "StatefulSet", live.workload_name),
             as_running(self._cached(live)),
             self._written_files(live),
             corrections.former_slurm_lines(cluster),
         )
 
-    def _cluster(self, live: Controller) -> Cluster:
+    def _cluster(self, live: Controller) -> SlurmCluster:
         """Return the Controller with all that its slurm.conf tells about."""
         namespace, ref = live.metadata.namespace, live.spec.accounting_ref
         store = self._node_sets.store
@@ -200,11 +203,11 @@ class ControllerController(WorkloadController[Controller]):
             key = Key(namespace, ref.name)
             hold_unreadable(self._accountings, key)
             accounting = self._accountings.store.get(key)
-        return Cluster(live, node_sets, accounting)
+        return SlurmCluster(live, node_sets, accounting)
 
     def _written_files(self, live: Controller) -> dict[str, str]:
         """Return the files that were written last."""
-        slot = Slot(ConfigMap.RESOURCE.kind, live.config_name)
+        slot = ChildKey(ConfigMap.RESOURCE.kind, live.config_name)
         existing = self._children.cached(slot, live.metadata.namespace)
         data = existing.data if isinstance(existing, ConfigMap) else None
         return data or {}
@@ -223,7 +226,7 @@ class ControllerController(WorkloadController[Controller]):
         """Return the names of the Services in front of single slurmctlds that are there and are ours."""
         there = set()
         for name in hosts.possible(live):
-            found = self._children.cached(Slot(Service.RESOURCE.kind, name), live.metadata.namespace)
+            found = self._children.cached(ChildKey(Service.RESOURCE.kind, name), live.metadata.namespace)
             owner = None if found is None or found.deleting else found.controller_owner
             if owner is not None and owner.uid == live.metadata.uid:
                 there.add(name)
@@ -241,28 +244,28 @@ class ControllerController(WorkloadController[Controller]):
         )
 
     def _rollout(self, live: Controller, workload: Workload | None) -> Rollout | None:
-        """Judge the StatefulSet, which is not what it should be while it waits for Services."""
+        """Assess the StatefulSet, which is not what it should be while it waits for Services."""
         seen = super()._rollout(live, workload)
         if seen is None or seen.phase is not rollout.Phase.COMPLETE or live.key not in self._waiting:
             return seen
-        message = f"{seen.message}, and stay as they are until the Service of each slurmctld is there"
+        message = f"{seen.message}; waiting for the Service of each slurmctld before the pods are changed"
         return replace(seen, phase=rollout.Phase.ROLLING, message=message)
 
     async def _without_unknown_monitor(self, live: Controller, desired: Desired) -> Desired:
-        """Drop the wish to remove a ServiceMonitor that we may not even look for: then we made none."""
+        """Do not remove a ServiceMonitor that the operator may not even read: then it created none."""
         unwanted = [one for one in desired.unwanted if one.kind == _MONITOR]
         if not unwanted:
             return desired
         try:
             await self._monitors.find(Key(live.metadata.namespace, unwanted[0].name))
         except KubeError as error:
-            log.debug("ServiceMonitors cannot be read", error=describe(error))
+            log.debug("cannot read ServiceMonitors", error=describe(error))
             kept = tuple(one for one in desired.unwanted if one.kind != _MONITOR)
             return replace(desired, unwanted=kept)
         return desired
 
     def _with_claims(
-        self, live: Controller, plan: ControllerPlan, claims: dict[str, Claim]
+        self, live: Controller, plan: ControllerPlan, claims: dict[str, VolumeClaim]
     ) -> ControllerPlan:
         slot = self.workload(live)
         wanted = None if slot is None else plan.desired.find(*slot)
@@ -272,13 +275,16 @@ class ControllerController(WorkloadController[Controller]):
         if live.claim_in_use:
             trouble = claim_trouble(live, claims.get(live.claim_in_use))
             if trouble is not None:
-                held = trouble.cause is Cause.INVALID
-                desired = replace(plan.desired, objects=others if held else plan.desired.objects)
+                blocked = trouble.cause is Reason.INVALID_SPEC
+                desired = replace(plan.desired, objects=others if blocked else plan.desired.objects)
                 plan = replace(plan, desired=desired, troubles=(trouble,))
-                if held:
+                if blocked:
                     return plan
         existing = self._children.cached(slot, live.metadata.namespace)
-        if isinstance(existing, StatefulSet) and existing.spec.service_name == wanted["spec"]["serviceName"]:
+        if (
+            isinstance(existing, StatefulSetDetails)
+            and existing.spec.service_name == wanted["spec"]["serviceName"]
+        ):
             kept, problems = keep_claims(wanted, existing.spec.volume_claim_templates)
             desired = replace(
                 plan.desired, objects=(*others, kept), problems=(*plan.desired.problems, *problems)
@@ -288,22 +294,22 @@ class ControllerController(WorkloadController[Controller]):
         return replace(plan, growths=tuple((claims[one.claim], one) for one in growths(wanted, requested)))
 
     # --------------------------------------------------------------------------------------------------- act
-    async def act(self, live: Controller, plan: Plan, done: Done) -> list[Trouble]:
+    async def act(self, live: Controller, plan: WorkloadPlan, done: ChildrenResult) -> list[WorkloadProblem]:
         """Grow claims, and lead the Service to the slurmctld in charge."""
-        found: list[Trouble] = []
+        found: list[WorkloadProblem] = []
         if isinstance(plan, ControllerPlan):
             for claim, growth in plan.growths:
                 trouble = await self._claims.grow(claim, growth)
                 if trouble is not None:
                     found.append(trouble)
-                    done.look_again = LOOK_AGAIN_SECONDS
+                    done.requeue_after = REQUEUE_SECONDS
         if (slot := self.workload(live)) is not None:
             try:
                 await self._active.follow(live)
                 await self._unblock(live, done.after.get(slot))
             except KubeError as error:
                 done.errors.append(error)
-                found.append(Trouble(Cause.FAILED, f"a pod could not be changed: {describe(error)}"))
+                found.append(WorkloadProblem(Reason.APPLY_FAILED, f"Cannot change a pod: {describe(error)}"))
         return found
 
     async def _unblock(self, live: Controller, workload: Object | None) -> None:
@@ -311,20 +317,20 @@ class ControllerController(WorkloadController[Controller]):
 
         Caches may be behind: the StatefulSet of ours may still name the version before, and the pod of the
         newest version would be taken for an old one. So the StatefulSet is read, and a pod that has changed
-        since it was seen is left for the next look.
+        since it was seen is left for the next reconcile.
         """
         pods = self._pods.store.list(live.metadata.namespace)
-        if not isinstance(workload, StatefulSet) or not stuck_pods(workload, pods):
+        if not isinstance(workload, StatefulSetDetails) or not stuck_pods(workload, pods):
             return
         with contextlib.suppress(NotFound, Conflict):
             namespace, name = workload.key
-            newest = await self._client.get(StatefulSet, name, namespace)
+            newest = await self._client.get(StatefulSetDetails, name, namespace)
             for pod in stuck_pods(newest, pods):
                 version = pod.metadata.resource_version
                 await self._client.delete(
                     Pod, pod.metadata.name, namespace, uid=pod.metadata.uid, resource_version=version
                 )
-                note = f"Deleted Pod {pod.metadata.name!r}, in which nothing runs, for the newer version"
+                note = f"Deleted Pod {pod.metadata.name!r}, which cannot start, to apply the new revision"
                 self._events.event(live, "Normal", "DeleteSucceeded", "Delete", note, pod)
 
 

@@ -14,25 +14,26 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from slurm_operator.api import Controller, LoginSet, wellknown
-from slurm_operator.controllers.workload.children import Children, Slot
-from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
-from slurm_operator.controllers.workload.models import Deployment, Workload
-from slurm_operator.controllers.workload.verdict import Cause, Trouble
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.shared.problems import WorkloadProblem
+from slurm_operator.controllers.workload.children import ChildKey, Children
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails, Workload
+from slurm_operator.controllers.workload.reconcile import WorkloadController, WorkloadPlan, hold_unreadable
 from slurm_operator.kube.errors import AlreadyExists, ApiError, NotFound
-from slurm_operator.kube.failures import describe
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Secret, Service
-from slurm_operator.kube.sources import ignore_status
+from slurm_operator.kube.models.kinds import ConfigMap, Secret, Service
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.failures import describe
+from slurm_operator.kube.runtime.sources import ignore_status
 from slurm_operator.objects import login
-from slurm_operator.objects.hostkeys import make_host_keys
+from slurm_operator.objects.host_keys import make_host_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.api.shared import Condition
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube import controller as runtime
-    from slurm_operator.kube.store import Change
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.store import Change
+    from slurm_operator.kube.runtime import controller as runtime
 
 _KEY_FILES: Final = tuple(
     f"ssh_host_{kind}_key{end}" for kind in wellknown.SSH_HOST_KEY_TYPES for end in ("", ".pub")
@@ -45,22 +46,24 @@ def build(wiring: Wiring) -> runtime.Controller:
     return LoginSetController(wiring).controller
 
 
-def keys_trouble(loginset: LoginSet, secret: Secret) -> Trouble | None:
+def keys_trouble(loginset: LoginSet, secret: Secret) -> WorkloadProblem | None:
     """Say why the Secret with the name of the host keys cannot be used; None if it can."""
     name, owner = f"Secret {secret.metadata.name!r}", secret.controller_owner
     if secret.deleting:
-        return Trouble(Cause.CONFLICT, f"{name} is being deleted; when it is gone, new host keys are made")
+        return WorkloadProblem(
+            Reason.NAME_TAKEN, f"{name} is being deleted; it will be recreated with new host keys"
+        )
     if owner is not None and owner.uid != loginset.metadata.uid:
         former = (owner.kind, owner.name) == (loginset.RESOURCE.kind, loginset.metadata.name)
         why = (
-            "is of a former LoginSet of this name; waiting until it is gone"
+            "belongs to a deleted LoginSet of this name; waiting for its deletion"
             if former
             else f"belongs to {owner.kind} {owner.name!r}: give this LoginSet another name"
         )
-        return Trouble(Cause.CONFLICT, f"{name} {why}")
+        return WorkloadProblem(Reason.NAME_TAKEN, f"{name} {why}")
     if lacking := [file for file in _KEY_FILES if not (secret.data or {}).get(file)]:
-        advice = "add them, or delete the Secret to have new host keys made"
-        return Trouble(Cause.INVALID, f"{name} lacks {', '.join(lacking)}: {advice}")
+        advice = "add them, or delete the Secret to get new host keys"
+        return WorkloadProblem(Reason.INVALID_SPEC, f"{name} lacks {', '.join(lacking)}: {advice}")
     return None
 
 
@@ -69,11 +72,11 @@ class LoginSetController(WorkloadController[LoginSet]):
 
     NAME: ClassVar = "loginset-controller"
     WORKERS: ClassVar = "loginset"
-    DAEMON: ClassVar = "the login service"
+    DAEMON: ClassVar = "sshd"
     APP: ClassVar = wellknown.APP_LOGIN
 
     def __init__(self, wiring: Wiring) -> None:
-        super().__init__(wiring, LoginSet, Children(wiring, Service, ConfigMap, Deployment))
+        super().__init__(wiring, LoginSet, Children(wiring, Service, ConfigMap, DeploymentDetails))
         self._domain = wiring.cluster_domain
         self._controllers = wiring.manager.informer(Controller)
         self.controller.watch(self._controllers, self._of_controller, ignore_status)
@@ -86,9 +89,9 @@ class LoginSetController(WorkloadController[LoginSet]):
             if loginset.spec.controller_ref.name == name
         ]
 
-    def workload(self, live: LoginSet) -> Slot:
+    def workload(self, live: LoginSet) -> ChildKey:
         """Return the Deployment."""
-        return Slot(Deployment.RESOURCE.kind, live.workload_name)
+        return ChildKey(DeploymentDetails.RESOURCE.kind, live.workload_name)
 
     def fields(self, live: LoginSet, workload: Workload | None) -> dict[str, Any]:
         """Return what autoscalers read, too."""
@@ -99,11 +102,11 @@ class LoginSetController(WorkloadController[LoginSet]):
         }
 
     def event_reason(self, degraded: Condition) -> str:
-        """Return the reason that the Go operator uses for a missing Controller."""
+        """Return the reason that Slinky slurm-operator uses for a missing Controller."""
         missing = degraded.message.startswith(_CONTROLLER_REF)
         return "ControllerRefFailed" if missing else super().event_reason(degraded)
 
-    async def plan(self, live: LoginSet) -> Plan:
+    async def plan(self, live: LoginSet) -> WorkloadPlan:
         """Decide what should be, with host keys that exist by then."""
         key = Key(live.metadata.namespace, live.spec.controller_ref.name)
         hold_unreadable(self._controllers, key)
@@ -115,10 +118,10 @@ class LoginSetController(WorkloadController[LoginSet]):
         desired = login.desired(live, controller, found, cluster_domain=self._domain)
         if trouble is not None:
             # Pods with such keys would not start, and those that run have the keys that users know.
-            kept = tuple(one for one in desired.objects if one["kind"] != Deployment.RESOURCE.kind)
-            return Plan(replace(desired, objects=kept), found, (trouble,))
+            kept = tuple(one for one in desired.objects if one["kind"] != DeploymentDetails.RESOURCE.kind)
+            return WorkloadPlan(replace(desired, objects=kept), found, (trouble,))
         await self._keep_labels(live, secret)
-        return Plan(desired, found)
+        return WorkloadPlan(desired, found)
 
     # ---------------------------------------------------------------------------------------------- host keys
     async def _host_keys(self, live: LoginSet) -> Secret:
@@ -127,13 +130,14 @@ class LoginSetController(WorkloadController[LoginSet]):
         # The watch of the Secret may be behind, and making keys is dear.
         with contextlib.suppress(NotFound):
             return await self._client.get(Secret, name, namespace)
+        await self._children.require_owner(live)
         keys = await asyncio.to_thread(make_host_keys)
         try:
             made = await self._client.create(Secret, login.host_keys_secret(live, keys))
         except AlreadyExists:
             return await self._client.get(Secret, name, namespace)
         except ApiError as error:
-            note = f"Secret {name!r} could not be created: {describe(error)}"
+            note = f"Cannot create Secret {name!r}: {describe(error)}"
             self._events.event(live, "Warning", "CreateFailed", "Create", note)
             raise
         self._events.event(live, "Normal", "CreateSucceeded", "Create", f"Created Secret {name!r}", made)

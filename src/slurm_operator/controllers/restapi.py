@@ -9,21 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from slurm_operator.api import Accounting, Controller, RestApi, wellknown
-from slurm_operator.controllers.workload.children import Children, Slot
-from slurm_operator.controllers.workload.engine import Plan, WorkloadController, hold_unreadable
-from slurm_operator.controllers.workload.models import Deployment
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Service
-from slurm_operator.kube.sources import ignore_status
+from slurm_operator.controllers.workload.children import ChildKey, Children
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails
+from slurm_operator.controllers.workload.reconcile import WorkloadController, WorkloadPlan, hold_unreadable
+from slurm_operator.kube.models.kinds import Service
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.sources import ignore_status
 from slurm_operator.objects import slurmrestd
-from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.slurm_conf import SlurmCluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube import controller as runtime
-    from slurm_operator.kube.store import Change
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.store import Change
+    from slurm_operator.kube.runtime import controller as runtime
 
 
 def build(wiring: Wiring) -> runtime.Controller:
@@ -40,7 +40,7 @@ class RestApiController(WorkloadController[RestApi]):
     APP: ClassVar = wellknown.APP_SLURMRESTD
 
     def __init__(self, wiring: Wiring) -> None:
-        super().__init__(wiring, RestApi, Children(wiring, Service, Deployment))
+        super().__init__(wiring, RestApi, Children(wiring, Service, DeploymentDetails))
         self._controllers = wiring.manager.informer(Controller)
         self._accountings = wiring.manager.informer(Accounting)
         self.controller.watch(self._controllers, self._of_controller, ignore_status)
@@ -68,18 +68,18 @@ class RestApiController(WorkloadController[RestApi]):
             if restapi.spec.controller_ref.name in users
         ]
 
-    def workload(self, live: RestApi) -> Slot:
+    def workload(self, live: RestApi) -> ChildKey:
         """Return the Deployment."""
-        return Slot(Deployment.RESOURCE.kind, live.workload_name)
+        return ChildKey(DeploymentDetails.RESOURCE.kind, live.workload_name)
 
-    async def plan(self, live: RestApi) -> Plan:
+    async def plan(self, live: RestApi) -> WorkloadPlan:
         """Decide what should be."""
         cluster = self._cluster(live)
         names = slurmrestd.references(cluster.controller if cluster else None)
         found = await self._contents.read(live.key, names)
-        return Plan(slurmrestd.desired(live, cluster, found), found)
+        return WorkloadPlan(slurmrestd.desired(live, cluster, found), found)
 
-    def _cluster(self, live: RestApi) -> Cluster | None:
+    def _cluster(self, live: RestApi) -> SlurmCluster | None:
         """Return the Controller and its Accounting; None if there is no such Controller."""
         namespace = live.metadata.namespace
         key = Key(namespace, live.spec.controller_ref.name)
@@ -92,4 +92,4 @@ class RestApiController(WorkloadController[RestApi]):
             named = Key(namespace, controller.spec.accounting_ref.name)
             hold_unreadable(self._accountings, named)
             accounting = self._accountings.store.get(named)
-        return Cluster(controller, (), accounting)
+        return SlurmCluster(controller, (), accounting)

@@ -8,9 +8,9 @@ renewed inside the connection, which stays.
 
 What is missing (RestApi, Cluster, Secret, the key in it) takes the connection away and has a reason of its
 own; each is watched, so the condition heals the moment it appears. What exists and cannot be read is not
-missing: the connection stays as it is. A Controller that was made anew gets a connection of its own, since it
+missing: the connection stays as it is. A Controller that was recreated gets a connection of its own, since it
 may be another cluster. Nothing here polls: a health that changes comes from the connection's watch through a
-channel, and a look is asked for later only while a failure is young. A connection that fails is tried ever
+channel, and a requeue is asked for only while a failure is young. A connection that fails is tried ever
 less often; when a RestApi of the Controller becomes ready, it is tried at once, also if it leads through a
 Cluster: that may well lead to this very RestApi.
 
@@ -29,50 +29,53 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slurm_operator.api import Cluster, Controller, NodeSet, RestApi, wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.conditions import condition_changed, condition_rose, true_since
-from slurm_operator.controllers.health import (
+from slurm_operator.controllers.shared.conditions import condition_changed, condition_rose, true_since
+from slurm_operator.controllers.shared.connection_health import (
     CONNECTING,
     GRACE,
-    Health,
-    Problem,
-    Wait,
+    ConditionReporter,
+    ConnectionHealth,
+    ConnectionProblem,
+    RecheckAfter,
     assess,
     health_changed,
     mismatch,
     observe,
     unreadable,
 )
-from slurm_operator.controllers.nodeevents import SlurmNodeEvent
-from slurm_operator.controllers.reporting import Reporter
-from slurm_operator.kube import controller as runtime
+from slurm_operator.controllers.shared.node_events import SlurmNodeEvent
+from slurm_operator.kube.cache.referenced_objects import Referrer, enqueue_owners
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.meta import Key, T
-from slurm_operator.kube.references import Owner, enqueue_owners
-from slurm_operator.kube.sources import Channel, any_of, ignore_status
-from slurm_operator.slurm.address import parse_url
-from slurm_operator.slurm.clients import ConnectionKey, Target
+from slurm_operator.kube.models.meta import Key, T
+from slurm_operator.kube.runtime import controller as runtime
+from slurm_operator.kube.runtime.sources import Channel, any_of, ignore_status
 from slurm_operator.slurm.errors import WrongCluster
-from slurm_operator.slurm.token import MintedToken
+from slurm_operator.slurm.model.slurm_address import parse_url
+from slurm_operator.slurm.rest.connections import ConnectionKey, ConnectionTarget
+from slurm_operator.slurm.web_token import MintedToken
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.controller import Requeue
-    from slurm_operator.kube.models import Secret
-    from slurm_operator.kube.store import Change, Store
-    from slurm_operator.slurm.clients import Connection
-    from slurm_operator.slurm.view import ViewUpdate
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.kinds import Secret
+    from slurm_operator.kube.models.store import Change, Store
+    from slurm_operator.kube.runtime.controller import Requeue
+    from slurm_operator.slurm.model.view import ViewUpdate
+    from slurm_operator.slurm.rest.connections import Connection
 
 NAME: Final = "slurmclient-controller"
 # A field manager of its own: other controllers write other conditions of the same Controller.
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-slurmclient"
 TOKEN_LIFETIME: Final = timedelta(minutes=15)
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
+_NEED_SLURM: Final = frozenset({wellknown.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION})
+_NONE_UNREAD: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 # ------------------------------------------------------------------------------------------------- decisions
@@ -86,25 +89,25 @@ def choose(
     restapis: Sequence[RestApi],
     clusters: Sequence[Cluster],
     *,
-    unread_restapis: Collection[str] = (),
-    unread_clusters: Collection[str] = (),
-) -> RestApi | Cluster | Problem | Health:
+    unread_restapis: Mapping[str, str] = _NONE_UNREAD,
+    unread_clusters: Mapping[str, str] = _NONE_UNREAD,
+) -> RestApi | Cluster | ConnectionProblem | ConnectionHealth:
     """Decide through what a Controller's cluster is reached; all lists are of its namespace.
 
-    `unread` are the names of those that exist and never could be read. A `Health` says that they keep it
-    from being known.
+    `unread_…` are those that exist and could never be read: their names, and why. A `ConnectionHealth`
+    means that these keep the answer from being known.
     """
     name = controller.metadata.name
     alive = {cluster.metadata.name: cluster for cluster in clusters if not cluster.deleting}
     wanted = cluster_ref(controller)
     if (first := wanted or name) in unread_clusters:
-        return _unread("Cluster", first)
+        return _unread("Cluster", first, unread_clusters[first])
     if wanted:
         found = alive.get(wanted)
-        return found or Problem(
+        return found or ConnectionProblem(
             "ClusterNotFound",
-            f"the annotation {wellknown.ANNOTATION_CLUSTER_REF} names the Cluster {wanted!r}, and there is "
-            f"none in namespace {controller.metadata.namespace}: create it, or remove the annotation to use "
+            f"The annotation {wellknown.ANNOTATION_CLUSTER_REF} names Cluster {wanted!r}, which does not "
+            f"exist in namespace {controller.metadata.namespace}: create it, or remove the annotation to use "
             "a RestApi",
         )
     if name in alive:
@@ -112,22 +115,20 @@ def choose(
     mine = [restapi for restapi in restapis if restapi.spec.controller_ref.name == name]
     if not mine and unread_restapis:
         # One of them may be the one. Beside one that can be read they do not matter: all lead to slurmctld.
-        return _unread("RestApi", min(unread_restapis))
+        first = min(unread_restapis)
+        return _unread("RestApi", first, unread_restapis[first])
     if not mine:
-        return Problem(
+        return ConnectionProblem(
             "RestApiNotFound",
-            f"no RestApi has controllerRef.name {name!r}, and there is no Cluster {name!r}: create one of "
-            "them, since without it no worker can be drained or removed",
+            f"No RestApi has controllerRef.name {name!r}, and there is no Cluster {name!r}: create one of "
+            "them, since workers cannot be drained or removed without it",
         )
     return min(mine, key=_seniority)
 
 
-def _unread(kind: str, name: str) -> Health:
-    message = (
-        f"the {kind} {name!r} exists, but this version of the operator cannot read it, so the connection "
-        "stays as it is; the operator's log says what is wrong with it"
-    )
-    return Health(None, f"{kind}Unreadable", message)
+def _unread(kind: str, name: str, error: str) -> ConnectionHealth:
+    message = f"{kind} {name!r} cannot be read, so the connection stays as it is; fix it: {error}"
+    return ConnectionHealth(None, f"{kind}Unreadable", message)
 
 
 def _seniority(restapi: RestApi) -> tuple[bool, datetime, str]:
@@ -136,42 +137,43 @@ def _seniority(restapi: RestApi) -> tuple[bool, datetime, str]:
     return restapi.deleting, metadata.creation_timestamp or _NEVER, metadata.name
 
 
-def signing_key(controller: Controller, secret: Secret | None) -> bytes | Problem:
+def signing_key(controller: Controller, secret: Secret | None) -> bytes | ConnectionProblem:
     """Find the key that signs the operator's tokens in the Secret that the Controller names."""
     selector = controller.jwt_key
     if selector is None or not selector.name:
-        return Problem(
+        return ConnectionProblem(
             "JwtKeyNotSet",
-            "spec.jwtKeyRef is not set: name the Secret and key with the cluster's jwt.key, or let a Cluster "
-            "supply a token",
+            "spec.jwtKeyRef is not set: name the Secret and key with the cluster's jwt.key, or create a "
+            "Cluster with a token",
         )
     if secret is None:
-        return Problem(
-            "JwtSecretNotFound", f"spec.jwtKeyRef names the Secret {selector.name!r}: there is none"
+        return ConnectionProblem(
+            "JwtSecretNotFound", f"spec.jwtKeyRef: Secret {selector.name!r} does not exist: create it"
         )
     key = (secret.data or {}).get(selector.key)
     if not key:
-        state = "no key" if key is None else "nothing under the key"
-        return Problem(
-            "JwtKeyNotFound", f"spec.jwtKeyRef: the Secret {selector.name!r} has {state} {selector.key!r}"
+        state = f"has no key {selector.key!r}" if key is None else f"is empty under the key {selector.key!r}"
+        return ConnectionProblem(
+            "JwtKeyNotFound",
+            f"spec.jwtKeyRef: Secret {selector.name!r} {state}: put the cluster's jwt.key there",
         )
     return key
 
 
 def target(
     controller: Controller, restapi: RestApi, secret: Secret | None, override: str | None
-) -> Target | Problem:
+) -> ConnectionTarget | ConnectionProblem:
     """Decide where a Controller's own connection leads, and as whom."""
     signed_with = signing_key(controller, secret)
-    if isinstance(signed_with, Problem):
+    if isinstance(signed_with, ConnectionProblem):
         return signed_with
     try:
         url = override or parse_url(restapi.server_url)
     except ValueError as error:
-        where = f"the RestApi {restapi.metadata.name!r}, spec.service.port {restapi.spec.service.port}"
-        return Problem("InvalidServer", f"{where}: {error}")
+        where = f"RestApi {restapi.metadata.name!r}, spec.service.port {restapi.spec.service.port}"
+        return ConnectionProblem("InvalidServer", f"{where}: {error}")
     token = MintedToken(signed_with, wellknown.SLURM_USER, TOKEN_LIFETIME)
-    return Target(url, f"{controller.metadata.uid} {token.fingerprint}", token)
+    return ConnectionTarget(url, f"{controller.metadata.uid} {token.fingerprint}", token)
 
 
 def expected_cluster(controller: Controller) -> str:
@@ -182,11 +184,11 @@ def expected_cluster(controller: Controller) -> str:
     return controller.spec.cluster_name if controller.spec.external else controller.cluster_name
 
 
-def drains(nodesets: Iterable[NodeSet], controller: str) -> bool:
-    """Return whether a NodeSet of a Controller, all of one namespace, is drained before it may go."""
+def needed(nodesets: Iterable[NodeSet], controller: str) -> bool:
+    """Return whether a NodeSet of a Controller, all of one namespace, needs Slurm before it may go."""
     return any(
         nodeset.spec.controller_ref.name == controller
-        and wellknown.FINALIZER_DRAIN in nodeset.metadata.finalizers
+        and not _NEED_SLURM.isdisjoint(nodeset.metadata.finalizers)
         for nodeset in nodesets
     )
 
@@ -204,18 +206,18 @@ def serving(restapi: RestApi) -> Serving:
 
 
 def came_back(before: Serving | None, now: Serving) -> bool:
-    """Tell whether a RestApi has become ready since the last look, also if it was so at that look."""
+    """Return whether a RestApi has become ready since the last reconcile, also if it was ready then."""
     return before is not None and now.since is not None and now != before
 
 
-def mirror(cluster: Cluster) -> Health:
+def mirror(cluster: Cluster) -> ConnectionHealth:
     """Repeat what a Cluster says about its connection, for a Controller that shares it."""
     name = cluster.metadata.name
     ready = find_condition(cluster.status.conditions, wellknown.CONDITION_READY)
     if ready is None:
-        return Health(None, CONNECTING, f"through the Cluster {name!r}, which has no status yet")
+        return ConnectionHealth(None, CONNECTING, f"Through Cluster {name!r}, which has no status yet")
     known = {"True": True, "False": False}.get(ready.status)
-    return Health(known, ready.reason, f"through the Cluster {name!r}: {ready.message}")
+    return ConnectionHealth(known, ready.reason, f"Through Cluster {name!r}: {ready.message}")
 
 
 # ---------------------------------------------------------------------------------------------------- wiring
@@ -233,7 +235,7 @@ class SlurmClient:
         self._connections = wiring.connections
         self._node_events = wiring.node_events
         self._override = wiring.slurm_api_override
-        self._reporter = Reporter(
+        self._reporter = ConditionReporter(
             wiring.client, wiring.events, Controller, wellknown.CONDITION_SLURM_API_READY, FIELD_MANAGER
         )
         self._controllers = wiring.manager.informer(Controller)
@@ -243,7 +245,7 @@ class SlurmClient:
         # External Controllers as they were last seen, while they exist and while NodeSets still need them.
         self._externals: dict[Key, Controller] = {}
         self._health: Channel[Key] = Channel()
-        # By Controller, what its RestApi was at the last look.
+        # By Controller, what its RestApi was at the last reconcile.
         self._serving: dict[Key, Serving] = {}
         moved = condition_changed(wellknown.CONDITION_SLURM_API_READY)
         self.controller = (
@@ -306,7 +308,7 @@ class SlurmClient:
         if controller is None:
             if key not in self._controllers.store.unreadable:
                 self._connections.remove(own)
-                self._secrets.want(Owner(NAME, key), ())
+                self._secrets.want(Referrer(NAME, key), ())
                 self._reporter.forget(key)
                 self._serving.pop(key, None)
             return None
@@ -314,12 +316,12 @@ class SlurmClient:
             controller,
             self._restapis.store.list(key.namespace),
             self._clusters.store.list(key.namespace),
-            unread_restapis=_unread_names(self._restapis.store, key.namespace),
-            unread_clusters=_unread_names(self._clusters.store, key.namespace),
+            unread_restapis=_undecodable(self._restapis.store, key.namespace),
+            unread_clusters=_undecodable(self._clusters.store, key.namespace),
         )
         match choice:
             case Cluster():
-                self._secrets.want(Owner(NAME, key), ())
+                self._secrets.want(Referrer(NAME, key), ())
                 through = ConnectionKey("Cluster", *choice.key)
                 shared = self._connections.link(
                     own, through, cluster=expected_cluster(controller), external=controller.spec.external
@@ -329,11 +331,11 @@ class SlurmClient:
                 return await self._say(controller, self._shared_health(choice, shared))
             case RestApi():
                 return await self._connect(controller, choice, own)
-            case Problem():
-                self._secrets.want(Owner(NAME, key), ())
+            case ConnectionProblem():
+                self._secrets.want(Referrer(NAME, key), ())
                 self._connections.remove(own)
                 return await self._say(controller, choice.health)
-            case Health():
+            case ConnectionHealth():
                 return await self._say(controller, choice)
 
     def _controller(self, key: Key) -> Controller | None:
@@ -348,12 +350,12 @@ class SlurmClient:
         if key in self._controllers.store.unreadable:
             return None
         kept = self._externals.get(key)
-        if kept is not None and not drains(self._nodesets.store.list(key.namespace), key.name):
+        if kept is not None and not needed(self._nodesets.store.list(key.namespace), key.name):
             del self._externals[key]
             return None
         return kept
 
-    async def _say(self, controller: Controller, health: Health | Wait) -> Requeue | None:
+    async def _say(self, controller: Controller, health: ConnectionHealth | RecheckAfter) -> Requeue | None:
         """Say how the connection of a Controller is, if there is still a Controller to say it of."""
         if controller.key not in self._controllers.store:
             return None
@@ -367,7 +369,7 @@ class SlurmClient:
             await self._say(controller, unreadable("JwtSecretUnreadable"))
             raise
         chosen = target(controller, restapi, secret, self._override)
-        if isinstance(chosen, Problem):
+        if isinstance(chosen, ConnectionProblem):
             self._connections.remove(own)
             return await self._say(controller, chosen.health)
         connection = self._connections.set(
@@ -379,7 +381,7 @@ class SlurmClient:
         return await self._say(controller, health)
 
     def _hasten(self, controller: Controller, restapi: RestApi | None, connection: Connection) -> None:
-        """Try a connection that fails at once if the RestApi has become ready since the last look."""
+        """Try a connection that fails at once if the RestApi has become ready since the last reconcile."""
         if restapi is None:
             self._serving.pop(controller.key, None)
             return
@@ -393,24 +395,28 @@ class SlurmClient:
         mine = [one for one in restapis if one.spec.controller_ref.name == controller.metadata.name]
         return min(mine, key=_seniority, default=None)
 
-    def _shared_health(self, cluster: Cluster, connection: Connection | None) -> Health:
+    def _shared_health(self, cluster: Cluster, connection: Connection | None) -> ConnectionHealth:
         """Say how a connection is that a Controller shares with a Cluster."""
         failure = None if connection is None else connection.view.failure
         if connection is not None and isinstance(failure, WrongCluster):
             found = mismatch(failure, connection.target.url)
-            return replace(found, message=f"through the Cluster {cluster.metadata.name!r}: {found.message}")
+            return replace(found, message=f"Through Cluster {cluster.metadata.name!r}: {found.message}")
         return mirror(cluster)
 
     async def _secret(self, controller: Controller) -> Secret | None:
         selector = controller.jwt_key
         wanted = Key(controller.metadata.namespace, selector.name) if selector and selector.name else None
-        self._secrets.want(Owner(NAME, controller.key), () if wanted is None else (wanted,))
+        self._secrets.want(Referrer(NAME, controller.key), () if wanted is None else (wanted,))
         return None if wanted is None else await self._secrets.get(wanted)
 
 
-def _unread_names(store: Store[T], namespace: str) -> list[str]:
-    """Return the names of what exists in a namespace and never could be read."""
-    return [key.name for key in store.unreadable if key.namespace == namespace and key not in store]
+def _undecodable(store: Store[T], namespace: str) -> dict[str, str]:
+    """Return what exists in a namespace and could never be read: the names, and why."""
+    return {
+        key.name: str(error)
+        for key, error in store.unreadable.items()
+        if key.namespace == namespace and key not in store
+    }
 
 
 def restapi_controllers(change: Change[RestApi]) -> Iterable[Key]:

@@ -5,8 +5,7 @@ Data flows one way through this package: an `Informer` lists and watches one kin
 time; the reconciler reads stores, decides, and writes through the `Client`. The `Manager` starts all of it in
 order and stops it in reverse.
 
-Pure, free to import from anywhere, and kept so by a contract in `pyproject.toml`: `meta`, `models`, `errors`,
-`store`, `merge`, `mergekeys`, `semantics`, `managedfields`, `expectations`, `revisions`, and the decisions of
-modules that do I/O: `election`, `eventseries`, `reflector_state`, `backoff`. Modules that do I/O are for
-the layers above `objects` (`controllers`, `webhook`, `process`, `cli`).
+`models`, `manifests`, `decide` and `errors` are pure and may be imported from anywhere; a contract in
+`pyproject.toml` keeps them so. `client`, `cache`, `runtime` and `process` do I/O and are for the layers above
+`objects` (`controllers`, `webhook`, `process`, `cli`).
 """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from slurm_operator.api import Controller
-    from slurm_operator.slurm.model import Ping
+    from slurm_operator.slurm.model.records import Ping
 
 
 def active_pod(controller: Controller, pings: Iterable[Ping]) -> str | None:

@@ -1,6 +1,6 @@
-"""Configuration files of the Slinky operator that a daemon runs on with after a migration.
+"""Configuration files of Slinky slurm-operator that a daemon runs on with after a migration.
 
-Some of what we write into slurm.conf and slurmdbd.conf differs from what a release of the Slinky operator
+Some of what we write into slurm.conf and slurmdbd.conf differs from what a release of Slinky slurm-operator
 wrote for the same custom resources: the port of slurmdbd's Service, a password that needs quotes, more room
 for nodes, other addresses of slurmctld, settings that 1.0 and 1.1 always had. None of these is worth a
 restart that the user did not ask for. So while nothing else differs, the files stay as they are; the next
@@ -9,7 +9,7 @@ change that restarts the daemon brings the corrections too, and so does the user
 A difference is a correction if each line that would go is one that a release wrote for this very spec, and
 each line that would come sets a parameter that we are known to write otherwise. Everything else is a change.
 
-Whether to wait is decided together with the pod template (`takeover`): files and template stay, or both
+Whether to wait is decided together with the pod template (`migration`): files and template stay, or both
 become ours. Otherwise a daemon could be told to read a file that names what its pod does not have.
 """
 
@@ -21,17 +21,17 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from slurm_operator.api import wellknown
-from slurm_operator.objects.references import data_checksum
-from slurm_operator.objects.takeover import is_adopted, settle
+from slurm_operator.objects.content_references import data_checksum
+from slurm_operator.objects.migration import is_adopted, settle
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from slurm_operator.api import Kind
-    from slurm_operator.objects.config import Cluster
-    from slurm_operator.objects.desired import Desired, Manifest, Named
+    from slurm_operator.objects.desired import Desired, Manifest, ObjectName
+    from slurm_operator.objects.slurm_conf import SlurmCluster
 
-# Parameters that a release of the Slinky operator lacks, or writes otherwise.
+# Parameters that a release of Slinky slurm-operator lacks, or writes otherwise.
 _CORRECTED: Final = frozenset(
     {
         "AccountingStorageHost",
@@ -94,8 +94,8 @@ class Kept:
 # ------------------------------------------------------------------------------------------- what they wrote
 
 
-def former_slurm_lines(cluster: Cluster) -> frozenset[str]:
-    """Return the lines that releases of the Slinky operator write into slurm.conf, and we do not."""
+def former_slurm_lines(cluster: SlurmCluster) -> frozenset[str]:
+    """Return the lines that releases of Slinky slurm-operator write into slurm.conf, and we do not."""
     controller = cluster.controller
     lines = {f"SlurmctldHost={controller.primary_name}({controller.service_address})"}
     if cluster.accounting is not None:
@@ -108,7 +108,7 @@ def former_slurm_lines(cluster: Cluster) -> frozenset[str]:
 
 
 def former_slurmdbd_lines(password: bytes) -> frozenset[str]:
-    """Return the lines that releases of the Slinky operator write into slurmdbd.conf, and we do not."""
+    """Return the lines that releases of Slinky slurm-operator write into slurmdbd.conf, and we do not."""
     text = password.decode(errors="replace")
     return _FORMER | {"StorageUser=", *_lines(f"StoragePass={text}")}
 
@@ -140,7 +140,7 @@ def differences(
 def keep(
     desired: Desired,
     files: Files,
-    workload: Named,
+    workload: ObjectName,
     live: Mapping[str, Any] | None,
     written: Mapping[str, str],
     former: Collection[str],
@@ -218,9 +218,9 @@ def _described(gone: Counter[str], new: Counter[str]) -> list[str]:
         before = [line for line in gone if _parameter(line) == name]
         after = [line for line in new if _parameter(line) == name]
         if name in _SECRET:
-            texts[name] = f"{name} is written with quotes"
+            texts[name] = f"{name} gets quotes"
         elif not after:
-            texts[name] = f"{' and '.join(before)} goes"
+            texts[name] = f"{' and '.join(before)} is removed"
         elif not before:
             texts[name] = f"{' and '.join(after)} is added"
         else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+from slurm_operator.api.reasons import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -13,14 +14,6 @@ T = TypeVar("T")
 
 Manifest: TypeAlias = dict[str, Any]
 """An object as it is sent to the API server."""
-
-
-class Reason(StrEnum):
-    """Why something could not be done: one word, fit for a condition."""
-
-    MISSING_REFERENCE = "MissingReference"
-    INVALID_SPEC = "InvalidSpec"
-    IMMUTABLE = "ImmutableField"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +64,7 @@ def gather(builders: Mapping[str, Callable[[], T]]) -> dict[str, T]:
     return values
 
 
-class Named(NamedTuple):
+class ObjectName(NamedTuple):
     """One object of the namespace, by what the API server knows it by."""
 
     api_version: str
@@ -84,7 +77,7 @@ class Desired:
     """The objects that should exist, those that should not, and the problems with the rest."""
 
     objects: tuple[Manifest, ...] = ()
-    unwanted: tuple[Named, ...] = ()
+    unwanted: tuple[ObjectName, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     def find(self, kind: str, name: str) -> Manifest | None:
@@ -99,7 +92,7 @@ class Assembly:
     """Collects objects one by one, and the problems of those that cannot be built."""
 
     objects: list[Manifest] = field(default_factory=list)
-    unwanted: list[Named] = field(default_factory=list)
+    unwanted: list[ObjectName] = field(default_factory=list)
     problems: dict[Problem, None] = field(default_factory=dict)
 
     def build(self, builder: Callable[[], Manifest]) -> None:

@@ -27,17 +27,17 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.objects import config, slurmctld
-from slurm_operator.objects.desired import Named, Unbuildable
-from slurm_operator.objects.room import keep_room
+from slurm_operator.objects import slurm_conf, slurmctld
+from slurm_operator.objects.desired import ObjectName, Unbuildable
+from slurm_operator.objects.max_node_count import keep_room
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from slurm_operator.api import Controller
-    from slurm_operator.objects.config import Cluster
+    from slurm_operator.objects.content_references import Found
     from slurm_operator.objects.desired import Desired
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.slurm_conf import SlurmCluster
 
 # As many as `ha.backups` allows, and the first.
 _MOST: Final = 10
@@ -45,7 +45,7 @@ _MOST: Final = 10
 _WAITING: Final = ("ConfigMap", "StatefulSet")
 
 
-def keep_running(cluster: Cluster, found: Found, written: str, running: str) -> Cluster:
+def keep_running(cluster: SlurmCluster, found: Found, written: str, running: str) -> SlurmCluster:
     """Return the cluster with what slurmctld must not lose (`keep_room`) or need not be restarted for.
 
     `written` is the slurm.conf that was written last, and `running` the hash of the files that slurmctld runs
@@ -60,11 +60,11 @@ def keep_running(cluster: Cluster, found: Found, written: str, running: str) -> 
     return keep_room(cluster, found, written, running)
 
 
-def _is_known(cluster: Cluster, found: Found, written: str, running: str) -> bool:
+def _is_known(cluster: SlurmCluster, found: Found, written: str, running: str) -> bool:
     """Tell whether slurmctld has the files of this cluster already."""
     if running:
         return slurmctld.config_hash(cluster, found) == running
-    return config.controller_files(cluster, found)[wellknown.FILE_SLURM_CONF] == written
+    return slurm_conf.controller_files(cluster, found)[wellknown.FILE_SLURM_CONF] == written
 
 
 def possible(controller: Controller) -> frozenset[str]:
@@ -72,12 +72,12 @@ def possible(controller: Controller) -> frozenset[str]:
     return frozenset(f"{controller.workload_name}-{ordinal}" for ordinal in range(_MOST))
 
 
-def complete(cluster: Cluster, there: Collection[str]) -> bool:
+def complete(cluster: SlurmCluster, there: Collection[str]) -> bool:
     """Tell whether all Services are there, and ours, that the slurm.conf of a cluster names."""
     return cluster.by_pod or _wanted(cluster) <= set(there)
 
 
-def in_order(cluster: Cluster, desired: Desired, there: Collection[str], *, settled: bool) -> Desired:
+def in_order(cluster: SlurmCluster, desired: Desired, there: Collection[str], *, settled: bool) -> Desired:
     """Return what to do about the children now.
 
     `there` has the names of the Services that are ours; `settled` says that all pods are as they should be.
@@ -85,12 +85,12 @@ def in_order(cluster: Cluster, desired: Desired, there: Collection[str], *, sett
     if settled:
         needless = sorted(set(there) - _wanted(cluster))
         desired = replace(
-            desired, unwanted=(*desired.unwanted, *(Named("v1", "Service", name) for name in needless))
+            desired, unwanted=(*desired.unwanted, *(ObjectName("v1", "Service", name) for name in needless))
         )
     if complete(cluster, there):
         return desired
     return replace(desired, objects=tuple(item for item in desired.objects if item["kind"] not in _WAITING))
 
 
-def _wanted(cluster: Cluster) -> set[str]:
+def _wanted(cluster: SlurmCluster) -> set[str]:
     return {item["metadata"]["name"] for item in slurmctld.host_services(cluster.controller)}

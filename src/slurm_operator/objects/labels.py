@@ -7,7 +7,7 @@ never inherited: on a child it would mean that a user applied a Controller under
 Children also say that they are of this operator (`recommended`), where the user has set nothing else. That is
 a label of objects and of new workers only. Pod templates stay without it: a label more restarts daemons.
 
-Pod templates inherit labels but no annotations of the custom resource (`pods.template_metadata`): tools
+Pod templates inherit labels but no annotations of the custom resource (`pod_parts.template_metadata`): tools
 rewrite annotations at will, and a template that changes restarts daemons.
 """
 

@@ -1,7 +1,7 @@
 """LoginSet: pods with an SSH server, sackd and SSSD.
 
 A Deployment, its Service, a ConfigMap with the configuration of sshd, and a Secret with the host keys. The
-keys are made once (`hostkeys`), in a Secret that cannot be changed: clients remember them, and a new key is
+keys are made once (`host_keys`), in a Secret that cannot be changed: clients remember them, and a new key is
 an alarm on every user's screen.
 """
 
@@ -14,21 +14,21 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import worker_service_fqdn
-from slurm_operator.objects import config, labels, pods, scripts, services
+from slurm_operator.objects import labels, pod_parts, scripts, services, slurm_conf
+from slurm_operator.objects.content_references import References, checksum, data_checksum
 from slurm_operator.objects.desired import Assembly, Desired, Manifest, existing, gather
-from slurm_operator.objects.references import References, checksum, data_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import Controller, LoginSet
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.content_references import Found
 
 _APP = labels.LOGIN
 _ROLLING = "RollingUpdate"
 _ROLLING_DEFAULTS = {"maxSurge": "25%", "maxUnavailable": "25%"}
 _KEY_FIELD = "spec.slurmKeyRef of the Controller"
-# The order of the reference, which is the order of mounts in running pods.
+# The order of Slinky slurm-operator, which is the order of mounts in running pods.
 _KEY_FILES = tuple(
     f"ssh_host_{kind}_key{suffix}" for kind in ("rsa", "ed25519", "ecdsa") for suffix in ("", ".pub")
 )
@@ -169,14 +169,14 @@ def deployment(
             "selector": {"matchLabels": labels.selector_labels(_APP, loginset.metadata.name)},
             "strategy": spell_out_strategy(msgspec.to_builtins(spec.strategy)),
             "template": {
-                "metadata": pods.template_metadata(
+                "metadata": pod_parts.template_metadata(
                     loginset,
                     _APP,
                     loginset.workload_name,
                     spec.template,
                     _hashes(loginset, controller, found, new_host_keys),
                 ),
-                "spec": pods.pod_spec(_pod(loginset, controller, cluster_domain), spec.template),
+                "spec": pod_parts.pod_spec(_pod(loginset, controller, cluster_domain), spec.template),
             },
         },
     }
@@ -200,7 +200,7 @@ def _hashes(
 def _host_keys_hash(loginset: LoginSet, found: Found, new: Mapping[str, bytes] | None) -> str:
     if new is not None:
         return data_checksum(new)
-    return data_checksum(found.secret(loginset.ssh_host_keys_name, "the Secret with host keys").data)
+    return data_checksum(found.secret(loginset.ssh_host_keys_name, "The Secret with host keys").data)
 
 
 def _pod(loginset: LoginSet, controller: Controller, cluster_domain: str) -> dict[str, Any]:
@@ -210,59 +210,62 @@ def _pod(loginset: LoginSet, controller: Controller, cluster_domain: str) -> dic
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "dnsConfig": {"searches": [worker_service_fqdn(controller.metadata.name, namespace, cluster_domain)]},
-        "initContainers": [pods.container(_INITCONF, spec.initconf, "spec.initconf")],
-        "containers": [pods.container(_login(loginset, controller), spec.login, "spec.login")],
+        "initContainers": [pod_parts.container(_INITCONF, spec.initconf, "spec.initconf")],
+        "containers": [pod_parts.container(_login(loginset, controller), spec.login, "spec.login")],
         "volumes": [
-            pods.memory_volume(wellknown.VOLUME_SLURM_ETC),
-            pods.memory_volume(wellknown.VOLUME_SACKD),
-            pods.projected_volume(
+            pod_parts.memory_volume(wellknown.VOLUME_SLURM_ETC),
+            pod_parts.memory_volume(wellknown.VOLUME_SACKD),
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SLURM_CONFIG,
-                pods.MODE_PRIVATE,
-                pods.slurm_key_file(controller.spec.slurm_key_ref),
+                pod_parts.MODE_PRIVATE,
+                pod_parts.slurm_key_file(controller.spec.slurm_key_ref),
             ),
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SSH_HOST_KEYS,
-                pods.MODE_PRIVATE,
+                pod_parts.MODE_PRIVATE,
                 {
                     "secret": {
                         "name": loginset.ssh_host_keys_name,
                         "items": [
-                            pods.file_item(
-                                name, mode=pods.MODE_PUBLIC if name.endswith(".pub") else pods.MODE_PRIVATE
+                            pod_parts.file_item(
+                                name,
+                                mode=pod_parts.MODE_PUBLIC
+                                if name.endswith(".pub")
+                                else pod_parts.MODE_PRIVATE,
                             )
                             for name in _KEY_FILES
                         ],
                     }
                 },
             ),
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SSH_CONFIG,
-                pods.MODE_PRIVATE,
+                pod_parts.MODE_PRIVATE,
                 {
                     "configMap": {
                         "name": loginset.ssh_config_name,
                         "items": [
-                            pods.file_item(name, mode=pods.MODE_PRIVATE)
+                            pod_parts.file_item(name, mode=pod_parts.MODE_PRIVATE)
                             for name in (wellknown.FILE_SSHD_CONFIG, wellknown.FILE_AUTHORIZED_KEYS)
                         ],
                     }
                 },
             ),
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SSSD_CONF,
-                pods.MODE_PRIVATE,
-                pods.secret_file(spec.sssd_conf_ref, wellknown.FILE_SSSD_CONF, pods.MODE_PRIVATE),
+                pod_parts.MODE_PRIVATE,
+                pod_parts.secret_file(spec.sssd_conf_ref, wellknown.FILE_SSSD_CONF, pod_parts.MODE_PRIVATE),
             ),
         ],
     }
 
 
 def _login(loginset: LoginSet, controller: Controller) -> dict[str, Any]:
-    own_ports = pods.take(loginset.spec.login, "ports", list, "spec.login")
+    own_ports = pod_parts.take(loginset.spec.login, "ports", list, "spec.login")
     named = any(isinstance(port, dict) and port.get("name") == _APP.name for port in own_ports)
     return {
         "name": _APP.name,
-        "env": [{"name": "SACKD_OPTIONS", "value": f"--conf-server {config.conf_server(controller)}"}],
+        "env": [{"name": "SACKD_OPTIONS", "value": f"--conf-server {slurm_conf.conf_server(controller)}"}],
         # Ports merge by their number: a user's port of our name would otherwise be a second one.
         "ports": []
         if named

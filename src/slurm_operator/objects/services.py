@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.objects.desired import Manifest, invalid
-from slurm_operator.objects.pods import take
+from slurm_operator.objects.pod_parts import take
 
 if TYPE_CHECKING:
     from slurm_operator.api.shared import ServiceSpec
@@ -89,14 +89,12 @@ def _check_ports(ports: list[Any]) -> None:
             raise invalid(where, "must be a map")
         name, number = port.get("name"), (port.get("port"), port.get("protocol") or "TCP")
         if len(ports) > 1 and not name:
-            raise invalid(where, "has no name; with several ports each needs one")
+            raise invalid(where, "has no name; set one, as each of several ports needs it")
         if any(isinstance(value, dict | list) for value in (name, *number)):
-            raise invalid(where, "name, port and protocol must be texts and numbers")
+            raise invalid(where, "name, port and protocol must be strings or numbers")
         if name in names:
-            raise invalid(
-                where, f"the name {name!r} is taken by another port; the daemon's own is added last"
-            )
+            raise invalid(where, f"two ports have the name {name!r}; rename one in {_SPEC}.ports")
         if number in numbers:
-            raise invalid(where, f"port {number[0]} is there twice; the daemon's own is added last")
+            raise invalid(where, f"port {number[0]} is used twice; change one in {_SPEC}.ports")
         names.add(name)
         numbers.add(number)

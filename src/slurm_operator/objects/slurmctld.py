@@ -12,7 +12,7 @@ slurmctld must be restarted, or told, when a file it reads changes. The annotati
 of the keys always, of all configuration files unless a sidecar tells slurmctld (`inplaceReconfigure`). They
 are computed from what is rendered here and from the content of the objects that are referred to, never from
 what a cache last saw of the ConfigMap, so that one change is one restart. Files that are referred to have a
-hash of their own: the other one is then that of the Go operator, whose pods need no restart for it.
+hash of their own: the other one is then that of Slinky slurm-operator, whose pods need no restart for it.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
-from slurm_operator.objects import config, labels, monitor, pods, scripts, services
+from slurm_operator.objects import labels, monitor, pod_parts, scripts, services, slurm_conf
+from slurm_operator.objects.content_references import References, data_checksum, files_checksum, jwt_field
 from slurm_operator.objects.desired import (
     Assembly,
     Desired,
     Manifest,
-    Named,
+    ObjectName,
     gather,
     invalid,
 )
-from slurm_operator.objects.references import References, data_checksum, files_checksum, jwt_field
 
 if TYPE_CHECKING:
     from slurm_operator.api import Controller
-    from slurm_operator.objects.config import Cluster
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.content_references import Found
+    from slurm_operator.objects.slurm_conf import SlurmCluster
 
 _APP = labels.SLURMCTLD
 _JWKS_FIELD = "spec.jwksKeyRef"
@@ -48,20 +48,20 @@ def references(controller: Controller) -> References:
     keys = (controller.spec.slurm_key_ref, controller.jwt_key)
     return References(
         secrets=frozenset(key.name for key in keys if key is not None and key.name),
-        config_maps=frozenset(name for _, name in config.controller_config_maps(controller) if name)
+        config_maps=frozenset(name for _, name in slurm_conf.controller_config_maps(controller) if name)
         | ({jwks.name} if jwks and jwks.name else frozenset()),
     )
 
 
-def desired(cluster: Cluster, found: Found, *, service_monitors: bool) -> Desired:
+def desired(cluster: SlurmCluster, found: Found, *, service_monitors: bool) -> Desired:
     """Return the children of a Controller; `service_monitors` says whether the cluster knows that kind."""
     controller = cluster.controller
     assembly = Assembly()
     if controller.spec.external:
         assembly.unwanted += [
-            Named("apps/v1", "StatefulSet", controller.workload_name),
-            Named("v1", "Service", controller.service_name),
-            Named("v1", "Service", controller.internal_service_name),
+            ObjectName("apps/v1", "StatefulSet", controller.workload_name),
+            ObjectName("v1", "Service", controller.service_name),
+            ObjectName("v1", "Service", controller.internal_service_name),
         ]
     else:
         assembly.build(lambda: internal_service(controller))
@@ -87,7 +87,7 @@ def internal_service(controller: Controller) -> Manifest:
     return services.headless_service(
         labels.object_metadata(controller, _APP, controller.internal_service_name),
         port_name=_APP.name,
-        port=config.controller_port(controller),
+        port=slurm_conf.controller_port(controller),
         selector=labels.selector_labels(_APP, controller.metadata.name),
     )
 
@@ -115,7 +115,7 @@ def host_services(controller: Controller) -> list[Manifest]:
         services.pod_service(
             labels.object_metadata(controller, _APP, name),
             port_name=_APP.name,
-            port=config.controller_port(controller),
+            port=slurm_conf.controller_port(controller),
             selector={
                 **labels.selector_labels(_APP, controller.metadata.name),
                 wellknown.LABEL_STATEFUL_SET_POD: name,
@@ -128,7 +128,7 @@ def host_services(controller: Controller) -> list[Manifest]:
 # ------------------------------------------------------------------------------------------------- ConfigMap
 
 
-def config_map(cluster: Cluster, found: Found) -> Manifest:
+def config_map(cluster: SlurmCluster, found: Found) -> Manifest:
     """Return the ConfigMap with slurm.conf."""
     controller = cluster.controller
     external = controller.spec.external
@@ -140,13 +140,13 @@ def config_map(cluster: Cluster, found: Found) -> Manifest:
             controller, _APP, controller.config_name, *added, inherit=not external
         ),
         "immutable": False,
-        "data": config.controller_files(cluster, found),
+        "data": slurm_conf.controller_files(cluster, found),
     }
 
 
-def config_hash(cluster: Cluster, found: Found) -> str:
-    """Return the hash of the files that the operator writes for slurmctld, as the Go operator computes it."""
-    files = config.controller_files(cluster, found)
+def config_hash(cluster: SlurmCluster, found: Found) -> str:
+    """Return the hash of the files that are written for slurmctld, as Slinky slurm-operator computes it."""
+    files = slurm_conf.controller_files(cluster, found)
     return data_checksum({name: text.encode() for name, text in files.items()})
 
 
@@ -155,7 +155,7 @@ def referenced_files(controller: Controller, found: Found) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     if (jwks := controller.spec.jwks_key_ref) is not None:
         files[wellknown.FILE_JWKS] = found.config_map_key(jwks, _JWKS_FIELD)
-    for where, name in config.controller_config_maps(controller):
+    for where, name in slurm_conf.controller_config_maps(controller):
         files |= {f"{name}/{key}": content for key, content in found.config_map(name, where).items()}
     return files
 
@@ -163,7 +163,7 @@ def referenced_files(controller: Controller, found: Found) -> dict[str, bytes]:
 # ----------------------------------------------------------------------------------------------- StatefulSet
 
 
-def stateful_set(cluster: Cluster, found: Found) -> Manifest:
+def stateful_set(cluster: SlurmCluster, found: Found) -> Manifest:
     """Return the StatefulSet of slurmctld."""
     controller = cluster.controller
     template = controller.spec.template
@@ -179,14 +179,14 @@ def stateful_set(cluster: Cluster, found: Found) -> Manifest:
             "selector": {"matchLabels": labels.selector_labels(_APP, controller.metadata.name)},
             "template": {
                 "metadata": _pod_metadata(cluster, found),
-                "spec": pods.pod_spec(_pod(controller), template),
+                "spec": pod_parts.pod_spec(_pod(controller), template),
             },
             **({"volumeClaimTemplates": [claim]} if claim else {}),
         },
     }
 
 
-def _pod_metadata(cluster: Cluster, found: Found) -> dict[str, Any]:
+def _pod_metadata(cluster: SlurmCluster, found: Found) -> dict[str, Any]:
     controller = cluster.controller
     spec = controller.spec
     key, jwt = spec.slurm_key_ref, controller.jwt_key
@@ -203,16 +203,18 @@ def _pod_metadata(cluster: Cluster, found: Found) -> dict[str, Any]:
     for name in files:
         if spec.inplace_reconfigure or not annotations[name]:
             del annotations[name]
-    metadata = pods.template_metadata(controller, _APP, controller.workload_name, spec.template, annotations)
+    metadata = pod_parts.template_metadata(
+        controller, _APP, controller.workload_name, spec.template, annotations
+    )
     metadata["labels"][wellknown.LABEL_CONTROLLER_ACTIVE] = wellknown.TRUE
     return metadata
 
 
 def _pod(controller: Controller) -> dict[str, Any]:
     spec = controller.spec
-    sidecars = [pods.container(_logfile(), spec.logfile, "spec.logfile")]
+    sidecars = [pod_parts.container(_logfile(), spec.logfile, "spec.logfile")]
     if spec.inplace_reconfigure:
-        sidecars.insert(0, pods.container(_reconfigure(), spec.reconfigure, "spec.reconfigure"))
+        sidecars.insert(0, pod_parts.container(_reconfigure(), spec.reconfigure, "spec.reconfigure"))
     return {
         "affinity": {
             "podAntiAffinity": {
@@ -227,26 +229,26 @@ def _pod(controller: Controller) -> dict[str, Any]:
             }
         },
         "automountServiceAccountToken": False,
-        "securityContext": pods.run_as(
+        "securityContext": pod_parts.run_as(
             wellknown.SLURM_UID, wellknown.SLURM_GID, fs_group=wellknown.SLURM_GID
         ),
         "initContainers": sidecars,
-        "containers": [pods.container(_slurmctld(controller), spec.slurmctld, "spec.slurmctld")],
+        "containers": [pod_parts.container(_slurmctld(controller), spec.slurmctld, "spec.slurmctld")],
         "volumes": [
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SLURM_ETC,
-                pods.MODE_SLURM_ETC,
+                pod_parts.MODE_SLURM_ETC,
                 {"configMap": {"name": controller.config_name}},
-                pods.slurm_key_file(spec.slurm_key_ref),
-                pods.secret_file(controller.jwt_key, wellknown.FILE_JWT_KEY),
+                pod_parts.slurm_key_file(spec.slurm_key_ref),
+                pod_parts.secret_file(controller.jwt_key, wellknown.FILE_JWT_KEY),
                 *(
                     {"configMap": {"name": name}}
-                    for name in sorted({name for _, name in config.controller_config_maps(controller)})
+                    for name in sorted({name for _, name in slurm_conf.controller_config_maps(controller)})
                 ),
-                pods.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
+                pod_parts.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
             ),
-            pods.memory_volume(wellknown.VOLUME_LOGFILE),
-            pods.memory_volume(wellknown.VOLUME_RUN),
+            pod_parts.memory_volume(wellknown.VOLUME_LOGFILE),
+            pod_parts.memory_volume(wellknown.VOLUME_RUN),
             {"name": wellknown.VOLUME_AUTHSOCKET, "emptyDir": {}},
             *_state_volume(controller),
         ],
@@ -254,22 +256,22 @@ def _pod(controller: Controller) -> dict[str, Any]:
 
 
 def _slurmctld(controller: Controller) -> dict[str, Any]:
-    alive = pods.http_probe(wellknown.PATH_LIVEZ, _APP.name)
+    alive = pod_parts.http_probe(wellknown.PATH_LIVEZ, _APP.name)
     # A standby is not ready to serve, and yet must count as ready, or the next one would never be started.
-    ready = alive if controller.replicas > 1 else pods.http_probe(wellknown.PATH_READYZ, _APP.name)
+    ready = alive if controller.replicas > 1 else pod_parts.http_probe(wellknown.PATH_READYZ, _APP.name)
     return {
         "name": _APP.name,
         "ports": [
-            {"name": _APP.name, "containerPort": config.controller_port(controller), "protocol": "TCP"}
+            {"name": _APP.name, "containerPort": slurm_conf.controller_port(controller), "protocol": "TCP"}
         ],
-        "startupProbe": pods.patient(alive),
-        "livenessProbe": pods.patient(alive),
+        "startupProbe": pod_parts.patient(alive),
+        "livenessProbe": pod_parts.patient(alive),
         "readinessProbe": ready,
-        "securityContext": pods.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
+        "securityContext": pod_parts.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
         "volumeMounts": [
             {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
             {"name": wellknown.VOLUME_RUN, "mountPath": wellknown.DIR_RUN},
-            {"name": wellknown.VOLUME_STATESAVE, "mountPath": config.state_directory(controller)},
+            {"name": wellknown.VOLUME_STATESAVE, "mountPath": slurm_conf.state_directory(controller)},
             {"name": wellknown.VOLUME_AUTHSOCKET, "mountPath": wellknown.DIR_AUTHSOCKET},
             {"name": wellknown.VOLUME_LOGFILE, "mountPath": wellknown.DIR_SLURM_LOG},
         ],
@@ -289,7 +291,7 @@ def _reconfigure() -> dict[str, Any]:
 
 
 def _logfile() -> dict[str, Any]:
-    return pods.logfile(f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMCTLD_LOG}")
+    return pod_parts.logfile(f"{wellknown.DIR_SLURM_LOG}/{wellknown.FILE_SLURMCTLD_LOG}")
 
 
 # ----------------------------------------------------------------------------------------------------- state
@@ -301,8 +303,8 @@ def _state_volume(controller: Controller) -> list[dict[str, Any]]:
     if controller.replicas > 1 and not controller.claim_in_use:
         raise invalid(
             "spec.persistence.existingClaim",
-            "must name a claim with the access mode ReadWriteMany, while spec.persistence.enabled is true: "
-            "with spec.ha.enabled all slurmctlds share one volume",
+            "must name a PersistentVolumeClaim with the access mode ReadWriteMany, and "
+            "spec.persistence.enabled must be true: with spec.ha.enabled all slurmctlds share one volume",
         )
     if controller.claim_in_use:
         return [

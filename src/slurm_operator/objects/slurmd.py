@@ -20,18 +20,26 @@ from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import ConfigMapKeySelector
-from slurm_operator.objects import config, labels, nodefit, pods, slurmd_args, slurmd_conf, slurmd_shared
+from slurm_operator.objects import (
+    labels,
+    node_fit,
+    pod_parts,
+    slurm_conf,
+    slurmd_args,
+    slurmd_conf,
+    slurmd_shared,
+)
+from slurm_operator.objects.content_references import References, checksum
 from slurm_operator.objects.desired import Manifest, Unbuildable, gather
-from slurm_operator.objects.references import References, checksum
 from slurm_operator.objects.slurmd_claims import claim_volumes
-from slurm_operator.objects.slurmd_identity import SLURMD, Worker, identity_labels
+from slurm_operator.objects.slurmd_identity import SLURMD, WorkerIdentity, identity_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import Controller, NodeSet
     from slurm_operator.api.shared import SecretKeySelector
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.content_references import Found
 
 _KEY_FIELD = "spec.slurmKeyRef of the Controller"
 _SSSD_FIELD = "spec.ssh.sssdConfRef"
@@ -95,6 +103,19 @@ exec timeout 8 scontrol update NodeName="$node" State=DOWN Reason="$reason"
 """
 
 
+# Where Slurm powers nodes up and down: a drain of a node that powers up would requeue its job, and a node
+# that Slurm powers down needs neither a drain nor a reason.
+_STATES: Final = "case $state in\n"
+POWERED_PRE_STOP: Final = PRE_STOP.replace(
+    _STATES, f"{_STATES}  *POWERING_*|*POWERED_DOWN*|*POWER_UP*)\n    exit 0\n    ;;\n", 1
+)
+
+
+def pre_stop(nodeset: NodeSet) -> str:
+    """Return what a worker does before it ends."""
+    return POWERED_PRE_STOP if nodeset.autoscaled else PRE_STOP
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerTemplate:
     """What the workers of a NodeSet have in common; `hashes` are those of what they read only once."""
@@ -122,8 +143,8 @@ def worker_template(
     """Return what all workers of a NodeSet have in common."""
     hashes = _hashes(nodeset, controller, found)
     template = nodeset.spec.template
-    metadata = pods.template_metadata(nodeset, SLURMD, nodeset.metadata.name, template, hashes)
-    spec = pods.pod_spec(_pod(nodeset, controller), template)
+    metadata = pod_parts.template_metadata(nodeset, SLURMD, nodeset.metadata.name, template, hashes)
+    spec = pod_parts.pod_spec(_pod(nodeset, controller), template)
     return WorkerTemplate(
         nodeset=nodeset,
         labels={**metadata["labels"], wellknown.LABEL_CLUSTER: nodeset.spec.controller_ref.name},
@@ -141,7 +162,7 @@ def content_changed(annotations: Mapping[str, str], hashes: Mapping[str, str]) -
     return any(annotations.get(name, value) != value for name, value in hashes.items())
 
 
-def pod(template: WorkerTemplate, worker: Worker, revision: str, *, failures: int = 0) -> Manifest:
+def pod(template: WorkerTemplate, worker: WorkerIdentity, revision: str, *, failures: int = 0) -> Manifest:
     """Return the pod of one worker.
 
     `revision` is the hash of the revision that it is made from; `failures` says how many pods of this worker
@@ -199,7 +220,7 @@ def _protection(nodeset: NodeSet) -> dict[str, str]:
 
 
 def _placed(spec: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """Bind a pod to a machine, by the way of the scheduler, which minds room and taints there."""
+    """Bind a pod to a node, by the way of the scheduler, which minds room and taints there."""
     if not node:
         return dict(spec)
     this = {
@@ -241,8 +262,8 @@ def _key_hash(ref: SecretKeySelector | None, where: str, found: Found) -> str:
 def _dns(spec: Mapping[str, Any], domain: str) -> dict[str, Any]:
     """Add the domain in which workers find each other to those that the user wants searched."""
     where = "spec.template.spec.dnsConfig"
-    wish = pods.take(spec, "dnsConfig", dict, "spec.template.spec")
-    searches = pods.take(wish, "searches", list, where)
+    wish = pod_parts.take(spec, "dnsConfig", dict, "spec.template.spec")
+    searches = pod_parts.take(wish, "searches", list, where)
     return {**wish, "searches": [*(item for item in searches if item != domain), domain]}
 
 
@@ -254,22 +275,24 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "subdomain": nodeset.worker_service_name,
-        "tolerations": nodefit.tolerations(),
+        "tolerations": node_fit.tolerations(),
         "initContainers": [
-            pods.container(
-                pods.logfile(log, private=pods.share_files(spec.template.spec, spec.slurmd, spec.logfile)),
+            pod_parts.container(
+                pod_parts.logfile(
+                    log, private=pod_parts.share_files(spec.template.spec, spec.slurmd, spec.logfile)
+                ),
                 spec.logfile,
                 "spec.logfile",
             )
         ],
-        "containers": [pods.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
+        "containers": [pod_parts.container(_slurmd(nodeset, controller), spec.slurmd, "spec.slurmd")],
         "volumes": [
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SLURM_ETC,
-                pods.MODE_PRIVATE,
-                pods.slurm_key_file(controller.spec.slurm_key_ref),
+                pod_parts.MODE_PRIVATE,
+                pod_parts.slurm_key_file(controller.spec.slurm_key_ref),
             ),
-            pods.memory_volume(wellknown.VOLUME_LOGFILE),
+            pod_parts.memory_volume(wellknown.VOLUME_LOGFILE),
             *(_ssh_volumes(nodeset) if spec.ssh.enabled else ()),
         ],
     }
@@ -278,28 +301,32 @@ def _pod(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
 def _ssh_volumes(nodeset: NodeSet) -> list[dict[str, Any]]:
     sshd = ConfigMapKeySelector(name=nodeset.ssh_config_name, key=wellknown.FILE_SSHD_CONFIG)
     return [
-        pods.projected_volume(
+        pod_parts.projected_volume(
             wellknown.VOLUME_SSH_CONFIG,
-            pods.MODE_PRIVATE,
-            pods.config_map_file(sshd, wellknown.FILE_SSHD_CONFIG, pods.MODE_PRIVATE),
+            pod_parts.MODE_PRIVATE,
+            pod_parts.config_map_file(sshd, wellknown.FILE_SSHD_CONFIG, pod_parts.MODE_PRIVATE),
         ),
-        pods.projected_volume(
+        pod_parts.projected_volume(
             wellknown.VOLUME_SSSD_CONF,
-            pods.MODE_PRIVATE,
-            pods.secret_file(nodeset.spec.ssh.sssd_conf_ref, wellknown.FILE_SSSD_CONF, pods.MODE_PRIVATE),
+            pod_parts.MODE_PRIVATE,
+            pod_parts.secret_file(
+                nodeset.spec.ssh.sssd_conf_ref, wellknown.FILE_SSSD_CONF, pod_parts.MODE_PRIVATE
+            ),
         ),
     ]
 
 
 def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
-    alive = pods.http_probe(wellknown.PATH_LIVEZ, SLURMD.name)
+    alive = pod_parts.http_probe(wellknown.PATH_LIVEZ, SLURMD.name)
     ssh = nodeset.spec.ssh.enabled
     return {
         "name": SLURMD.name,
         "args": [
             "-Z",
+            # Slurm takes a slurmd for the one that it waits for only if it was started after the power-up.
+            *(("-b",) if nodeset.autoscaled else ()),
             "--conf-server",
-            config.conf_server(controller),
+            slurm_conf.conf_server(controller),
             "--conf",
             slurmd_conf.node_conf(nodeset),
             *slurmd_args.ARGUMENTS,
@@ -312,17 +339,17 @@ def _slurmd(nodeset: NodeSet, controller: Controller) -> dict[str, Any]:
                     "fieldRef": {"fieldPath": f"metadata.annotations['{wellknown.ANNOTATION_TOPOLOGY}']"}
                 },
             },
-            *slurmd_conf.resource_environment(nodeset, reserve=config.constrains_memory(controller)),
+            *slurmd_conf.resource_environment(nodeset, reserve=slurm_conf.constrains_memory(controller)),
         ],
         "ports": [
             {"name": SLURMD.name, "containerPort": wellknown.PORT_SLURMD, "protocol": "TCP"},
             *((_SSH_PORT,) if ssh else ()),
         ],
-        "startupProbe": pods.patient(alive),
+        "startupProbe": pod_parts.patient(alive),
         # Only for a user who wants one: it ends every job in the container before Slurm gives slurmd up.
-        **({"livenessProbe": pods.patient(alive)} if _wants_liveness(nodeset) else {}),
-        "readinessProbe": pods.http_probe(wellknown.PATH_READYZ, SLURMD.name),
-        "lifecycle": {"preStop": {"exec": {"command": ["/usr/bin/sh", "-c", PRE_STOP]}}},
+        **({"livenessProbe": pod_parts.patient(alive)} if _wants_liveness(nodeset) else {}),
+        "readinessProbe": pod_parts.http_probe(wellknown.PATH_READYZ, SLURMD.name),
+        "lifecycle": {"preStop": {"exec": {"command": ["/usr/bin/sh", "-c", pre_stop(nodeset)]}}},
         "securityContext": {"privileged": True, "capabilities": {"add": list(_CAPABILITIES)}},
         "volumeMounts": [
             {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
@@ -342,7 +369,7 @@ def _wants_liveness(nodeset: NodeSet) -> bool:
     return any(item.get("livenessProbe") for _, item in slurmd_conf.own_container(nodeset))
 
 
-# A worker takes its machine for its own, and keeps other workers away from it.
+# A worker takes its node for its own, and keeps other workers away from it.
 _ALONE: Final[dict[str, Any]] = {
     "podAntiAffinity": {
         _REQUIRED: [

@@ -15,6 +15,7 @@ The arguments of a container are words that the images' entrypoint joins and let
 from __future__ import annotations
 
 import shlex
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
@@ -23,7 +24,7 @@ from slurm_operator.api.nodeset import ScalingMode
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from slurm_operator.objects.slurmd_identity import Worker
+    from slurm_operator.objects.slurmd_identity import WorkerIdentity
 
 ENV_NODE_NAME: Final = "SLINKY_NODE_NAME"
 ENV_POD_UID: Final = "SLINKY_POD_UID"
@@ -47,7 +48,7 @@ ARGUMENTS: Final = ("-N", f"$({ENV_NODE_NAME})", "--instance-id", f"$({ENV_POD_U
 _FIELDS: Final = {ENV_NODE_NAME: "spec.nodeName", ENV_POD_UID: "metadata.uid"}
 
 
-def identified(container: Mapping[str, Any], worker: Worker, *, host_network: bool) -> dict[str, Any]:
+def identified(container: Mapping[str, Any], worker: WorkerIdentity, *, host_network: bool) -> dict[str, Any]:
     """Return the container slurmd of one worker; variables of these names are the operator's."""
     values = {name: _of_field(name, path) for name, path in _FIELDS.items()}
     arguments: list[Any] = list(container.get("args", ()))
@@ -60,14 +61,16 @@ def identified(container: Mapping[str, Any], worker: Worker, *, host_network: bo
     return {**container, "args": arguments, "env": [*values.values(), *others]}
 
 
-def states_name(container: Mapping[str, Any], worker: Worker, *, host_network: bool) -> bool:
+def states_name(container: Mapping[str, Any], worker: WorkerIdentity, *, host_network: bool) -> bool:
     """Return whether the last `-N` among the arguments is the operator's."""
-    by_node = host_network and worker.mode is ScalingMode.STATEFUL_SET
-    names = [*named(container.get("args", ()))]
-    return names[-1:] == [ARGUMENTS[1] if by_node else worker.hostname]
+    arguments: Iterable[Any] = container.get("args", ())
+    if not (host_network and worker.mode is ScalingMode.STATEFUL_SET):
+        # As in the template, which is the same for all workers of a NodeSet.
+        arguments = (ARGUMENTS[1] if item == worker.hostname else item for item in arguments)
+    return _last_name(tuple(map(str, arguments))) == ARGUMENTS[1]
 
 
-def marks(container: Mapping[str, Any], worker: Worker, *, host_network: bool) -> dict[str, str]:
+def marks(container: Mapping[str, Any], worker: WorkerIdentity, *, host_network: bool) -> dict[str, str]:
     """Return the annotation of a pod whose slurmd is told its name by the operator."""
     stated = states_name(container, worker, host_network=host_network)
     return {wellknown.ANNOTATION_STATED_NAME: wellknown.TRUE} if stated else {}
@@ -95,6 +98,12 @@ def named(arguments: Iterable[Any]) -> Iterator[str]:
                 value = next(words, "")
             if option == "N":
                 yield value
+
+
+@lru_cache(maxsize=64)
+def _last_name(arguments: tuple[str, ...]) -> str | None:
+    """Return the node name that slurmd takes; None if none is given."""
+    return next(iter([*named(arguments)][-1:]), None)
 
 
 def _short(letters: str) -> tuple[str, str]:

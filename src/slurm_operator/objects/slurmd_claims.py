@@ -20,23 +20,23 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from slurm_operator.api.nodeset import ClaimRetention
-from slurm_operator.kube.meta import OwnerReference
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.models.meta import OwnerReference
 from slurm_operator.objects import labels
 from slurm_operator.objects.desired import Manifest, invalid
-from slurm_operator.objects.pods import take
+from slurm_operator.objects.pod_parts import take
 from slurm_operator.objects.slurmd_identity import SLURMD, claim_identity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.kube.models import PersistentVolumeClaim
+    from slurm_operator.kube.models.kinds import PersistentVolumeClaim
 
 _WHERE = "spec.volumeClaimTemplates"
 
 
-class Owner(Enum):
+class ClaimOwner(Enum):
     """To whom a claim belongs."""
 
     NONE = "none"
@@ -70,7 +70,7 @@ def claim_volumes(nodeset: NodeSet, identity: str, volumes: Sequence[Mapping[str
 def claims(nodeset: NodeSet, identity: str) -> list[Manifest]:
     """Return the claims of a worker as they are made, before its pod."""
     owner = owner_of(nodeset, scaled_in=False)
-    references = [labels.owner_reference(nodeset)] if owner is Owner.NODE_SET else []
+    references = [labels.owner_reference(nodeset)] if owner is ClaimOwner.NODE_SET else []
     return [
         {
             "apiVersion": "v1",
@@ -113,7 +113,9 @@ def _templates(nodeset: NodeSet) -> list[tuple[str, dict[str, Any]]]:
     for index, template in enumerate(nodeset.spec.volume_claim_templates or ()):
         name = take(template, "metadata", dict, f"{_WHERE}[{index}]").get("name")
         if not isinstance(name, str) or not name:
-            raise invalid(f"{_WHERE}[{index}].metadata.name", "is empty; a volume is mounted by this name")
+            raise invalid(
+                f"{_WHERE}[{index}].metadata.name", "is empty; set the name by which the volume is mounted"
+            )
         found.append((name, template))
     return found
 
@@ -123,7 +125,7 @@ def _templates(nodeset: NodeSet) -> list[tuple[str, dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class OwnerPatch:
-    """A JSON merge patch that gives a claim other owners, if it is still the one that was looked at."""
+    """A JSON merge patch that gives a claim other owners, if it is still the one that was observed."""
 
     claim: str
     body: dict[str, Any]
@@ -137,12 +139,12 @@ class Ownership:
     conflict: OwnerReference | None = None
 
 
-def owner_of(nodeset: NodeSet, *, scaled_in: bool) -> Owner:
+def owner_of(nodeset: NodeSet, *, scaled_in: bool) -> ClaimOwner:
     """Return to whom the claims of a worker belong."""
     policy = nodeset.spec.persistent_volume_claim_retention_policy
     if scaled_in and policy.when_scaled == ClaimRetention.DELETE:
-        return Owner.WORKER
-    return Owner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else Owner.NONE
+        return ClaimOwner.WORKER
+    return ClaimOwner.NODE_SET if policy.when_deleted == ClaimRetention.DELETE else ClaimOwner.NONE
 
 
 def ownership(
@@ -165,9 +167,9 @@ def ownership(
 
 def _references(nodeset: NodeSet, pod: Pod | None, *, scaled_in: bool) -> tuple[OwnerReference, ...]:
     owner = owner_of(nodeset, scaled_in=scaled_in and pod is not None)
-    if owner is Owner.WORKER and pod is not None:
+    if owner is ClaimOwner.WORKER and pod is not None:
         return (_reference(pod),)
-    return (_reference(nodeset),) if owner is Owner.NODE_SET else ()
+    return (_reference(nodeset),) if owner is ClaimOwner.NODE_SET else ()
 
 
 def _keeps_all(nodeset: NodeSet) -> bool:

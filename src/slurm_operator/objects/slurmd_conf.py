@@ -22,9 +22,9 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.kube.semantics import canonical_quantity
+from slurm_operator.kube.manifests.semantics import canonical_quantity
 from slurm_operator.objects.desired import invalid
-from slurm_operator.objects.pods import take
+from slurm_operator.objects.pod_parts import take
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
@@ -36,6 +36,8 @@ ENV_MEMORY: Final = "POD_MEMORY"
 _WHERE = "spec.extraConf"
 _TEMPLATE = "spec.template.spec"
 _TOPOLOGY = "Topology"
+# Options are read with a capital first letter; these are looked for by the name that Slurm has for them.
+_SPELLED = {"Cpus": "CPUs", "Realmemory": "RealMemory"}
 # Slurm knows the option under both names.
 _FEATURES = ("Feature", "Features")
 _FEATURE = re.compile(r"[A-Za-z0-9][-._A-Za-z0-9]*")
@@ -49,22 +51,38 @@ _MOST_RESERVE = 1024
 
 def node_conf(nodeset: NodeSet) -> str:
     """Return the argument of slurmd's `--conf`, in the quotes that the images expect."""
+    values = {_TOPOLOGY: f"'\"${ENV_TOPOLOGY}\"'", **_values(nodeset)}
+    names = sorted(values, key=lambda name: (name == _TOPOLOGY, name))
+    return "'" + " ".join(f"{name}={values[name]}" for name in names) + "'"
+
+
+def record_options(nodeset: NodeSet) -> dict[str, str]:
+    """Return the options of a node that has no slurmd yet, by their names as Slurm writes them."""
+    values = _values(nodeset)
+    for name, value in values.items():
+        if "'" in value or "$" in value:
+            raise invalid(
+                _WHERE,
+                f"{name}={value} is known only in a running worker; with spec.autoscaling, set a value",
+            )
+    return {_SPELLED.get(name, name): value for name, value in values.items()}
+
+
+def _values(nodeset: NodeSet) -> dict[str, str]:
+    """Return the options of the nodes, those given twice joined, with the feature of the NodeSet."""
     options = _options(nodeset.spec.extra_conf)
     if not _FEATURE.fullmatch(nodeset.slurm_name):
         raise invalid(
             "spec.template.spec.hostname",
-            f"{nodeset.slurm_name!r} would be the name of a feature in Slurm; use letters, digits and dashes",
+            f"{nodeset.slurm_name!r} cannot be the name of a Slurm feature; use letters, digits and dashes",
         )
     features = {nodeset.slurm_name}
     for name in _FEATURES:
         features.update(item for value in options.pop(name, ()) for item in value.split(",") if item)
-    values = {
-        _TOPOLOGY: f"'\"${ENV_TOPOLOGY}\"'",
+    return {
         **{name: ",".join(given) for name, given in options.items()},
         "Features": ",".join(sorted(features)),
     }
-    names = sorted(values, key=lambda name: (name == _TOPOLOGY, name))
-    return "'" + " ".join(f"{name}={values[name]}" for name in names) + "'"
 
 
 def _options(extra: str) -> dict[str, list[str]]:
@@ -74,10 +92,12 @@ def _options(extra: str) -> dict[str, list[str]]:
         if not equals or not name:
             raise invalid(
                 _WHERE,
-                f"{item!r} is not of the form Option=value; blanks separate options, so none may contain one",
+                f"{item!r} is not an option; write Option=value, without spaces in the value",
             )
         if "'" in _FILLED_IN.sub("", item):
-            raise invalid(_WHERE, f"{item!r} has a single quote, which would end the argument of slurmd")
+            raise invalid(
+                _WHERE, f"{item!r} has a single quote, which would end the argument of slurmd; remove it"
+            )
         options[name.capitalize()].append(value)
     return dict(options)
 
@@ -135,4 +155,6 @@ def _whole(quantity: Any, unit: int, rounding: str, where: str) -> str:
         amount = Decimal(str(canonical_quantity(quantity)))
         return format((amount / unit).to_integral_value(rounding), "f")
     except InvalidOperation:
-        raise invalid(where, f"{quantity!r} is no quantity; write a number such as 4, 500m or 16Gi") from None
+        raise invalid(
+            where, f"{quantity!r} is not a quantity; write a number such as 4, 500m or 16Gi"
+        ) from None

@@ -9,8 +9,8 @@ the name of that Node. An annotation marks the pods to which this applies (`slur
 is a guess.
 
 The hostname must be fit to be one; what is not is refused here, with the field or annotation to look at,
-instead of by the API server at each attempt. The labels are read back as state, by the Go operator, too: the
-scaling mode of a pod is the one on its label, not that of the NodeSet.
+instead of by the API server at each attempt. The labels are read back as state, also by Slinky
+slurm-operator: the scaling mode of a pod is the one on its label, not that of the NodeSet.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from slurm_operator.objects.labels import App
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
-    from slurm_operator.kube.models import Node, Pod
+    from slurm_operator.kube.models.kinds import Node, Pod
 
 SLURMD = App(wellknown.APP_SLURMD, wellknown.COMPONENT_WORKER)
 
@@ -38,8 +38,8 @@ MAX_ORDINAL_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
-class Worker:
-    """One worker that should exist; `index` is the padded ordinal, `node` the machine it is bound to."""
+class WorkerIdentity:
+    """One worker that should exist; `index` is the padded ordinal, `node` the node it is bound to."""
 
     mode: ScalingMode
     name: str
@@ -54,16 +54,19 @@ class Worker:
         return self.index if self.mode is ScalingMode.STATEFUL_SET else self.hostname
 
 
-def numbered(nodeset: NodeSet, ordinal: int, pin: Node | None = None) -> Worker:
-    """Return the worker with a number, bound to a machine if it has to return there."""
+def numbered(nodeset: NodeSet, ordinal: int, pin: Node | None = None) -> WorkerIdentity:
+    """Return the worker with a number, bound to a Kubernetes node if it has to return there."""
     name = nodeset.pod_name(ordinal)
     prefix = nodeset.spec.template.spec.get("hostname")
     hostname = _fit_hostname(
         nodeset.pod_hostname(ordinal), "spec.template.spec.hostname" if prefix else "metadata.name"
     )
     if len(name) > _MAX_LABEL:
-        raise invalid("metadata.name", f"pods would be called {name!r}, which is longer than {_MAX_LABEL}")
-    return Worker(
+        raise invalid(
+            "metadata.name",
+            f"the pod name {name!r} has more than {_MAX_LABEL} characters; use a shorter name",
+        )
+    return WorkerIdentity(
         ScalingMode.STATEFUL_SET,
         name,
         hostname,
@@ -73,15 +76,15 @@ def numbered(nodeset: NodeSet, ordinal: int, pin: Node | None = None) -> Worker:
     )
 
 
-def of_node(node: Node, name: str) -> Worker:
-    """Return the worker of a machine; its pod gets the name given, which should be a generated one."""
+def of_node(node: Node, name: str) -> WorkerIdentity:
+    """Return the worker of a node; its pod gets the name given, which should be a generated one."""
     annotations = node.metadata.annotations
     override = annotations.get(wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE)
     where = f"annotation {wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE}" if override else "metadata.name"
     hostname = _fit_hostname(
         daemon_hostname(node.metadata.name, annotations), f"{where} of Node {node.metadata.name!r}"
     )
-    return Worker(
+    return WorkerIdentity(
         ScalingMode.DAEMON_SET, name, hostname, node=node.metadata.name, topology=node_topology(node)
     )
 
@@ -91,10 +94,10 @@ def node_topology(node: Node) -> str:
     return node.metadata.annotations.get(wellknown.ANNOTATION_TOPOLOGY, "")
 
 
-def identity_labels(worker: Worker, *, host_network: bool) -> dict[str, str]:
+def identity_labels(worker: WorkerIdentity, *, host_network: bool) -> dict[str, str]:
     """Return the labels of a new pod that say which worker it is.
 
-    A numbered worker on the network of its machine registers under the machine's name, which is known only
+    A numbered worker on the network of its node registers under the node's name, which is known only
     once it runs there; `overdue_labels` adds it then.
     """
     labels = {
@@ -162,7 +165,7 @@ def _fit_hostname(hostname: str, where: str) -> str:
     if not _HOSTNAME.fullmatch(hostname):
         raise invalid(
             where,
-            f"workers would have the hostname {hostname!r}; it must consist of at most 63 lower case letters,"
-            " digits and dashes, and neither begin nor end with a dash",
+            f"workers would have the hostname {hostname!r}, which is not valid; use at most 63 lowercase "
+            "letters, digits and dashes, and neither start nor end with a dash",
         )
     return hostname

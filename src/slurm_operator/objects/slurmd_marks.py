@@ -12,11 +12,11 @@ import msgspec
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
-    from slurm_operator.kube.models import Pod
+    from slurm_operator.kube.models.kinds import Pod
 
 
 class PodInfo(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """The comment of a Slurm node: which pod it is. The order of the fields is that of the Go operator."""
+    """The comment of a Slurm node: which pod it is. The fields have the order of Slinky slurm-operator."""
 
     namespace: str
     pod_name: str

@@ -44,11 +44,11 @@ class Series:
 
 
 def series(nodeset: NodeSet) -> Series | None:
-    """Return the names of the workers that a NodeSet asks for; None where machines give the names."""
+    """Return the names of the workers that a NodeSet asks for; None where nodes give the names."""
     spec = nodeset.spec
     if spec.scaling_mode != ScalingMode.STATEFUL_SET or spec.template.spec.get("hostNetwork"):
         return None
-    count = 0 if nodeset.deleting else nodeset.wanted_replicas
+    count = 0 if nodeset.deleting else nodeset.most_replicas
     prefix = str(spec.template.spec.get("hostname") or "") or nodeset.pod_generate_name
     return Series(prefix, nodeset.padding, count)
 

@@ -6,8 +6,8 @@ make a worker outdated is `slurmd.content_changed`.
 
 They are written the way Go's types write them, as far as that can be told from outside: a container always
 has a name and resources, a pod always has containers, quantities are texts. For most specs the hash is then
-the one that the Go operator computed, and where it is not, `kube.history` finds out that the revisions mean
-the same.
+the one that the Slinky slurm-operator computed, and where it is not, `kube.runtime.revision_history` finds
+out that the revisions mean the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from slurm_operator.objects.slurmd_identity import SLURMD
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
 
-# Fields in which the Go operator writes a zero although it stands for nothing.
+# Fields in which Slinky slurm-operator writes a zero although it stands for nothing.
 ZERO_FIELDS: Final = frozenset({"ordinalPadding", "oversubscribeNode"})
 
 _REPLACE = {"$patch": "replace"}

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
 from slurm_operator.objects import labels, services
-from slurm_operator.objects.desired import Assembly, Desired, Manifest, Named
+from slurm_operator.objects.desired import Assembly, Desired, Manifest, ObjectName
 from slurm_operator.objects.slurmd_identity import SLURMD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.kube.models import PodDisruptionBudget
+    from slurm_operator.kube.models.kinds import PodDisruptionBudget
 
 
 # More pods than there can be. With `maxUnavailable: 0` Kubernetes compares the healthy pods with the scale of
@@ -42,7 +42,7 @@ def desired(nodeset: NodeSet, siblings: Iterable[NodeSet], *, ssh_in_use: bool) 
     if nodeset.spec.ssh.enabled:
         assembly.build(lambda: ssh_config(nodeset))
     elif not ssh_in_use:
-        assembly.unwanted.append(Named("v1", "ConfigMap", nodeset.ssh_config_name))
+        assembly.unwanted.append(ObjectName("v1", "ConfigMap", nodeset.ssh_config_name))
     return assembly.done()
 
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import SecretKeySelector
-from slurm_operator.objects import config, labels, pods, services
-from slurm_operator.objects.desired import Assembly, Desired, Manifest, Named, gather
-from slurm_operator.objects.references import References, checksum, files_checksum, jwt_field
+from slurm_operator.objects import labels, pod_parts, services, slurm_conf
+from slurm_operator.objects.content_references import References, checksum, files_checksum, jwt_field
+from slurm_operator.objects.desired import Assembly, Desired, Manifest, ObjectName, gather
 
 if TYPE_CHECKING:
     from slurm_operator.api import Accounting
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.content_references import Found
 
 _APP = labels.SLURMDBD
 
@@ -43,9 +43,9 @@ def desired(accounting: Accounting, found: Found) -> Desired:
     assembly = Assembly()
     if accounting.spec.external:
         assembly.unwanted += [
-            Named("apps/v1", "StatefulSet", accounting.workload_name),
-            Named("v1", "Service", accounting.service_name),
-            Named("v1", "Secret", accounting.config_name),
+            ObjectName("apps/v1", "StatefulSet", accounting.workload_name),
+            ObjectName("v1", "Service", accounting.service_name),
+            ObjectName("v1", "Secret", accounting.config_name),
         ]
         return assembly.done()
     assembly.build(lambda: service(accounting))
@@ -68,7 +68,7 @@ def service(accounting: Accounting) -> Manifest:
 
 def config_secret(accounting: Accounting, found: Found) -> Manifest:
     """Return the Secret with slurmdbd.conf."""
-    text = config.slurmdbd_conf(accounting, found)
+    text = slurm_conf.slurmdbd_conf(accounting, found)
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -86,7 +86,7 @@ def stateful_set(accounting: Accounting, found: Found) -> Manifest:
         wellknown.ANNOTATION_SLURM_KEY_HASH: lambda: found.secret_checksum(key, "spec.slurmKeyRef"),
         wellknown.ANNOTATION_JWT_KEY_HASH: lambda: found.secret_checksum(jwt, jwt_field(spec)),
         wellknown.ANNOTATION_SLURMDBD_CONF_HASH: lambda: checksum(
-            config.slurmdbd_conf(accounting, found).encode()
+            slurm_conf.slurmdbd_conf(accounting, found).encode()
         ),
     }
     if jwks is not None:
@@ -107,10 +107,10 @@ def stateful_set(accounting: Accounting, found: Found) -> Manifest:
             "serviceName": accounting.service_name,
             "selector": {"matchLabels": labels.selector_labels(_APP, accounting.metadata.name)},
             "template": {
-                "metadata": pods.template_metadata(
+                "metadata": pod_parts.template_metadata(
                     accounting, _APP, accounting.workload_name, spec.template, hashes
                 ),
-                "spec": pods.pod_spec(_pod(accounting), spec.template),
+                "spec": pod_parts.pod_spec(_pod(accounting), spec.template),
             },
         },
     }
@@ -121,20 +121,20 @@ def _pod(accounting: Accounting) -> dict[str, Any]:
     conf = SecretKeySelector(name=accounting.config_name, key=wellknown.FILE_SLURMDBD_CONF)
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.run_as(
+        "securityContext": pod_parts.run_as(
             wellknown.SLURM_UID, wellknown.SLURM_GID, fs_group=wellknown.SLURM_GID
         ),
-        "containers": [pods.container(_SLURMDBD, spec.slurmdbd, "spec.slurmdbd")],
+        "containers": [pod_parts.container(_SLURMDBD, spec.slurmdbd, "spec.slurmdbd")],
         "volumes": [
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SLURM_ETC,
-                pods.MODE_PRIVATE,
-                pods.secret_file(conf, wellknown.FILE_SLURMDBD_CONF),
-                pods.slurm_key_file(spec.slurm_key_ref),
-                pods.secret_file(accounting.jwt_key, wellknown.FILE_JWT_KEY),
-                pods.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
+                pod_parts.MODE_PRIVATE,
+                pod_parts.secret_file(conf, wellknown.FILE_SLURMDBD_CONF),
+                pod_parts.slurm_key_file(spec.slurm_key_ref),
+                pod_parts.secret_file(accounting.jwt_key, wellknown.FILE_JWT_KEY),
+                pod_parts.config_map_file(spec.jwks_key_ref, wellknown.FILE_JWKS),
             ),
-            pods.memory_volume(wellknown.VOLUME_RUN),
+            pod_parts.memory_volume(wellknown.VOLUME_RUN),
         ],
     }
 
@@ -142,8 +142,8 @@ def _pod(accounting: Accounting) -> dict[str, Any]:
 _SLURMDBD: dict[str, Any] = {
     "name": _APP.name,
     "ports": [{"name": _APP.name, "containerPort": wellknown.PORT_SLURMDBD, "protocol": "TCP"}],
-    "readinessProbe": pods.tcp_probe(wellknown.PORT_SLURMDBD),
-    "securityContext": pods.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
+    "readinessProbe": pod_parts.tcp_probe(wellknown.PORT_SLURMDBD),
+    "securityContext": pod_parts.run_as(wellknown.SLURM_UID, wellknown.SLURM_GID),
     "volumeMounts": [
         {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True},
         {"name": wellknown.VOLUME_RUN, "mountPath": wellknown.DIR_RUN},

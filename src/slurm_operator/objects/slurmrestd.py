@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import ConfigMapKeySelector
-from slurm_operator.objects import config, labels, pods, services
+from slurm_operator.objects import labels, pod_parts, services, slurm_conf
+from slurm_operator.objects.content_references import References, checksum
 from slurm_operator.objects.desired import Assembly, Desired, Manifest, existing, gather
-from slurm_operator.objects.references import References, checksum
 
 if TYPE_CHECKING:
     from slurm_operator.api import Controller, RestApi
-    from slurm_operator.objects.config import Cluster
-    from slurm_operator.objects.references import Found
+    from slurm_operator.objects.content_references import Found
+    from slurm_operator.objects.slurm_conf import SlurmCluster
 
 _APP = labels.SLURMRESTD
 
@@ -28,7 +28,7 @@ def references(controller: Controller | None) -> References:
     return References(secrets=frozenset({name} if name else ()))
 
 
-def desired(restapi: RestApi, cluster: Cluster | None, found: Found) -> Desired:
+def desired(restapi: RestApi, cluster: SlurmCluster | None, found: Found) -> Desired:
     """Return the children of a RestApi; no cluster means that its Controller does not exist."""
     assembly = Assembly()
     assembly.build(lambda: service(restapi))
@@ -51,12 +51,12 @@ def service(restapi: RestApi) -> Manifest:
     )
 
 
-def deployment(restapi: RestApi, cluster: Cluster, found: Found) -> Manifest:
+def deployment(restapi: RestApi, cluster: SlurmCluster, found: Found) -> Manifest:
     """Return the Deployment of slurmrestd."""
     spec = restapi.spec
     key = cluster.controller.spec.slurm_key_ref
     builders = {
-        wellknown.ANNOTATION_SLURM_CONFIG_HASH: lambda: checksum(config.client_conf(cluster).encode())
+        wellknown.ANNOTATION_SLURM_CONFIG_HASH: lambda: checksum(slurm_conf.client_conf(cluster).encode())
     }
     # An external cluster may keep its key to itself; slurmrestd then lives by tokens alone.
     if key and key.name:
@@ -73,10 +73,10 @@ def deployment(restapi: RestApi, cluster: Cluster, found: Found) -> Manifest:
             "revisionHistoryLimit": 0,
             "selector": {"matchLabels": labels.selector_labels(_APP, restapi.metadata.name)},
             "template": {
-                "metadata": pods.template_metadata(
+                "metadata": pod_parts.template_metadata(
                     restapi, _APP, restapi.workload_name, spec.template, hashes
                 ),
-                "spec": _listening(pods.pod_spec(_pod(restapi, cluster.controller), spec.template)),
+                "spec": _listening(pod_parts.pod_spec(_pod(restapi, cluster.controller), spec.template)),
             },
         },
     }
@@ -98,18 +98,18 @@ def _pod(restapi: RestApi, controller: Controller) -> dict[str, Any]:
     conf = ConfigMapKeySelector(name=controller.config_name, key=wellknown.FILE_SLURM_CONF)
     return {
         "automountServiceAccountToken": False,
-        "securityContext": pods.run_as(
+        "securityContext": pod_parts.run_as(
             wellknown.SLURMRESTD_UID, wellknown.SLURMRESTD_GID, fs_group=wellknown.SLURMRESTD_GID
         ),
         "containers": [
-            pods.container(_slurmrestd(controller), restapi.spec.slurmrestd, "spec.slurmrestd"),
+            pod_parts.container(_slurmrestd(controller), restapi.spec.slurmrestd, "spec.slurmrestd"),
         ],
         "volumes": [
-            pods.projected_volume(
+            pod_parts.projected_volume(
                 wellknown.VOLUME_SLURM_ETC,
-                pods.MODE_PRIVATE,
-                pods.config_map_file(conf, wellknown.FILE_SLURM_CONF),
-                pods.slurm_key_file(controller.spec.slurm_key_ref),
+                pod_parts.MODE_PRIVATE,
+                pod_parts.config_map_file(conf, wellknown.FILE_SLURM_CONF),
+                pod_parts.slurm_key_file(controller.spec.slurm_key_ref),
             )
         ],
     }
@@ -118,7 +118,7 @@ def _pod(restapi: RestApi, controller: Controller) -> dict[str, Any]:
 def _slurmrestd(controller: Controller) -> dict[str, Any]:
     # Without accounting, the plugin that talks to slurmdbd would keep slurmrestd from starting.
     plugins = [] if controller.spec.accounting_ref else ["-s", "openapi/slurmctld"]
-    connects = pods.tcp_probe(wellknown.PORT_SLURMRESTD)
+    connects = pod_parts.tcp_probe(wellknown.PORT_SLURMRESTD)
     return {
         "name": _APP.name,
         "args": plugins,
@@ -127,10 +127,10 @@ def _slurmrestd(controller: Controller) -> dict[str, Any]:
             {"name": "SLURMRESTD_SECURITY", "value": "disable_unshare_files,disable_unshare_sysv"},
         ],
         "ports": [{"name": _APP.name, "containerPort": wellknown.PORT_SLURMRESTD, "protocol": "TCP"}],
-        "startupProbe": pods.patient(connects),
-        "livenessProbe": pods.patient(connects),
+        "startupProbe": pod_parts.patient(connects),
+        "livenessProbe": pod_parts.patient(connects),
         "readinessProbe": connects,
-        "securityContext": pods.run_as(wellknown.SLURMRESTD_UID, wellknown.SLURMRESTD_GID),
+        "securityContext": pod_parts.run_as(wellknown.SLURMRESTD_UID, wellknown.SLURMRESTD_GID),
         "volumeMounts": [
             {"name": wellknown.VOLUME_SLURM_ETC, "mountPath": wellknown.DIR_SLURM_ETC, "readOnly": True}
         ],

@@ -8,16 +8,16 @@
     │   └── CircuitOpen          not even asked: the last attempts failed and the next is not due yet
     ├── TokenRefused             401, 403 or 511: the token is missing, expired, or signed with another key
     ├── Refused                  Slurm understood and said no: `errors[]`, also inside of an HTTP 200
-    │   └── NotFound             what was named does not exist
+    │   └── NotInSlurm           what was named does not exist
     ├── BadReply                 an answer that cannot be trusted: truncated, no JSON, unknown shape
-    │   └── ReplyTooLarge        an answer beyond one of the limits in `limits`
+    │   └── ReplyTooLarge        an answer beyond one of the limits in `reply_limits`
     ├── WrongCluster             slurmrestd reports the name of another Slurm cluster than the expected one
     ├── NoCommonVersion          slurmrestd speaks none of the API versions this operator knows
     └── Unsupported              this Slurm is too old for what was wanted; nothing was sent or carried out
 
 Each class has a `kind`: one word for metrics and conditions. `sent` tells whether the server may have seen,
 and carried out, the request. None of them ever means *drained*, *gone* or *free*. No message carries a token.
-A list that slurmrestd cannot make, without being able to say why, is `ControllerDown`, too: see `replies`.
+A list that slurmrestd cannot make, without being able to say why, is `ControllerDown`, too: see `refusals`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, ClassVar
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurm_operator.slurm.model import Fault
+    from slurm_operator.slurm.model.records import Fault
 
 
 class SlurmError(Exception):
@@ -98,7 +98,7 @@ class Refused(SlurmError):  # noqa: N818 - it names what happened
         return frozenset(fault.error_number for fault in self.faults)
 
 
-class NotFound(Refused):
+class NotInSlurm(Refused):
     """What was named does not exist in Slurm."""
 
     kind = "NotFound"

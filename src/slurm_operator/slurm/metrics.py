@@ -25,15 +25,15 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from slurm_operator.slurm.model import BASE_STATES
+from slurm_operator.slurm.model.records import BASE_STATES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from slurm_operator.slurm.clients import ConnectionKey, Connections
-    from slurm_operator.slurm.model import Node
-    from slurm_operator.slurm.rest import RequestInfo
-    from slurm_operator.slurm.view import ClusterView
+    from slurm_operator.slurm.model.records import Node
+    from slurm_operator.slurm.model.view import ClusterView
+    from slurm_operator.slurm.rest.client import CallInfo
+    from slurm_operator.slurm.rest.connections import ConnectionKey, Connections
 
 PREFIX: Final = "slurm_operator_slurm_"
 OTHER: Final = "other"
@@ -66,7 +66,7 @@ class Requests:
     buckets: list[int] = field(default_factory=lambda: [0] * len(BUCKETS))
     seconds: float = 0.0
 
-    def add(self, info: RequestInfo) -> None:
+    def add(self, info: CallInfo) -> None:
         """Count one more."""
         self.outcomes[info.outcome] += 1
         self.buckets[bisect_left(BUCKETS, info.seconds)] += 1
@@ -79,7 +79,7 @@ class RequestStats:
     def __init__(self) -> None:
         self._requests: dict[ConnectionKey, dict[str, Requests]] = {}
 
-    def observe(self, key: ConnectionKey, info: RequestInfo) -> None:
+    def observe(self, key: ConnectionKey, info: CallInfo) -> None:
         """Count one request."""
         self._requests.setdefault(key, {}).setdefault(info.operation, Requests()).add(info)
 
@@ -166,13 +166,13 @@ class SlurmCollector(Collector):
         return iter(families.all)
 
     def _add_view(self, families: _Families, cluster: str, view: ClusterView) -> None:
-        families.up.add_metric([cluster], float(view.taken is not None and view.failure is None))
-        if view.taken is None:
+        families.up.add_metric([cluster], float(view.listed_at is not None and view.failure is None))
+        if view.listed_at is None:
             return
         families.age.add_metric([cluster], max(0.0, view.age(self._now())))
         families.suspicious.add_metric([cluster], float(view.suspicion is not None))
-        if view.jobs_taken is not None:
-            families.jobs_age.add_metric([cluster], max(0.0, self._now() - view.jobs_taken))
+        if view.jobs_listed_at is not None:
+            families.jobs_age.add_metric([cluster], max(0.0, self._now() - view.jobs_listed_at))
         states, flags = count_states(view.nodes.values())
         for state, count in states.items():
             families.nodes.add_metric([cluster, state], count)
@@ -222,7 +222,7 @@ def _families() -> _Families:
         up=gauge("up", "1 while slurmctld answers through slurmrestd, else 0"),
         age=gauge("view_age_seconds", "Time since the list of nodes was last known to be current"),
         suspicious=gauge(
-            "view_suspicious", "1 while the list of nodes lacks so many that it is not believed, else 0"
+            "view_suspicious", "1 while the list of nodes lacks so many that it is not trusted, else 0"
         ),
         jobs_age=gauge("jobs_age_seconds", "Time since the list of jobs was last known to be current"),
         nodes=gauge("nodes", "Nodes by base state", "state"),

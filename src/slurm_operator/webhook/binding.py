@@ -1,4 +1,4 @@
-"""Binding: a worker learns where its machine stands in the network, in the very write that places it there.
+"""Binding: a worker gets the topology of its Kubernetes node in the same write that binds it to the node.
 
 slurmd reads the topology from an environment variable, which the kubelet takes from an annotation of the pod,
 once, when it starts the container. So the annotation must be there before the kubelet sees the pod. The API
@@ -20,14 +20,14 @@ import structlog
 
 from slurm_operator.api import wellknown
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.meta import ObjectMeta, Part
-from slurm_operator.kube.models import Node, Pod, metadata_only
+from slurm_operator.kube.models.kinds import Node, Pod, metadata_only
+from slurm_operator.kube.models.meta import ObjectMeta, Part
 from slurm_operator.webhook.metrics import BINDINGS
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.meta import Object
-    from slurm_operator.webhook.review import Request
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Object
+    from slurm_operator.webhook.rules.review import AdmissionRequest
 
 _log = structlog.get_logger(__name__)
 
@@ -37,7 +37,7 @@ _NODE: Final = metadata_only(Node)
 _AT_ONCE: Final = 16
 
 
-class Target(Part, frozen=True):
+class BindingTarget(Part, frozen=True):
     """What a pod is bound to."""
 
     kind: str = ""
@@ -48,7 +48,7 @@ class Binding(Part, frozen=True):
     """The decision of a scheduler."""
 
     metadata: ObjectMeta = msgspec.field(default_factory=ObjectMeta)
-    target: Target = Target()
+    target: BindingTarget = BindingTarget()
 
 
 def is_worker(pod: Object) -> bool:
@@ -77,7 +77,7 @@ class Binder:
         self._client = client
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def patch(self, request: Request, seconds: float) -> list[dict[str, Any]]:
+    async def patch(self, request: AdmissionRequest, seconds: float) -> list[dict[str, Any]]:
         """Return the changes to a Binding, within a time; none when that cannot be found out."""
         if request.dry_run or request.new is None:
             return []
@@ -88,7 +88,7 @@ class Binder:
         except (KubeError, TimeoutError, msgspec.MsgspecError) as error:
             BINDINGS.labels("failed").inc()
             _log.warning(
-                "cannot look up a topology; the pod is bound without it",
+                "cannot look up the topology of a node; the pod is bound without it",
                 uid=request.uid,
                 namespace=request.namespace,
                 pod=request.name,
@@ -98,7 +98,9 @@ class Binder:
         BINDINGS.labels("annotated" if patch else "unchanged").inc()
         return patch
 
-    async def _topology(self, binding: Binding, request: Request, seconds: float) -> list[dict[str, Any]]:
+    async def _topology(
+        self, binding: Binding, request: AdmissionRequest, seconds: float
+    ) -> list[dict[str, Any]]:
         name = binding.metadata.name or request.name
         namespace = binding.metadata.namespace or request.namespace
         try:

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
+from slurm_operator.kube.client.tls import add_certificate
 from slurm_operator.kube.errors import ConfigError
-from slurm_operator.kube.tls import add_certificate
 from slurm_operator.webhook.metrics import CERTIFICATE_LOADS
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def serving_context(pair: Pair, where: str) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=pair.client_ca.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"the client authorities are no certificates in PEM: {error}") from None
+            raise ConfigError(f"the client CA file has no PEM certificates: {error}") from None
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 
@@ -119,7 +119,7 @@ class Certificates:
         stamp = self._look()
         if stamp == self._stamp:
             return
-        # Of before the reading: what changes meanwhile is seen by the next look.
+        # Of before the reading: what changes meanwhile is seen by the next refresh.
         self._stamp = stamp
         try:
             pair = read_pair(self._folder, self._client_ca)
@@ -138,7 +138,7 @@ class Certificates:
         reason = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         if self._context is not None:
             CERTIFICATE_LOADS.labels("failed").inc()
-            _log.error("cannot use the new certificate; the former one stays in service", reason=reason)
+            _log.error("cannot use the new certificate; still serving the previous one", reason=reason)
             return
         self.problem = f"no usable certificate: {reason}"
         _log.warning("waiting for a certificate", reason=reason)

@@ -17,20 +17,23 @@ import structlog
 
 from slurm_operator.api import Controller, NodeSet, wellknown
 from slurm_operator.kube.errors import DeadlineExceeded, Forbidden, KubeError, NotFound
-from slurm_operator.kube.meta import Object
-from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim, Pod, metadata_only
+from slurm_operator.kube.models.kinds import ConfigMap, PersistentVolumeClaim, Pod, metadata_only
+from slurm_operator.kube.models.meta import Object
 from slurm_operator.webhook.metrics import LOOKUP_FAILURES
-from slurm_operator.webhook.world import NOTHING, Running, Unreadable, World
+from slurm_operator.webhook.rules.world import NOTHING, Running, Unreadable, World
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.webhook.world import Wanted
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.webhook.rules.world import Wanted
 
 T = TypeVar("T", bound=Object)
 
 _log = structlog.get_logger(__name__)
+
+# Where a rejection sends the user for what it cannot say itself.
+LOGS: Final = "kubectl logs --selector app.kubernetes.io/name=slurm-operator-webhook --tail=-1"
 
 _POD: Final = metadata_only(Pod)
 # No daemon runs in a pod that has ended, whether or not the object still exists.
@@ -73,12 +76,12 @@ class Lookups:
         if not wanted:
             return ()
         try:
-            # All of them at once, and then their workers: two looks, within the time of one.
+            # All of them at once, and then their workers: two requests, within the time of one.
             page = await self._client.list(Controller, namespace, limit=0, timeout=seconds / 2)
         except KubeError as error:
             return _failed(Controller, namespace, "", error)
         if page.bad:
-            return Unreadable(f"Controller {page.bad[0].key.name!r} is not of the shape of its kind; mend it")
+            return Unreadable(f"Controller {page.bad[0].key.name!r} cannot be decoded; fix it")
         names = [controller.metadata.name for controller in page.items]
         workers = await asyncio.gather(*(self._worker(name, namespace, seconds / 2) for name in names))
         return tuple(map(Running, page.items, workers))
@@ -123,6 +126,6 @@ def reason(error: KubeError) -> str:
         case DeadlineExceeded():
             return "the API server did not answer in time; try again"
         case Forbidden():
-            return "the webhook may not read it; give its role the right to get or list this kind"
+            return "the webhook is not allowed to read it; grant its role get and list on this kind"
         case _:
-            return "the API server could not be asked; try again, and see the webhook's log"
+            return f"the request to the API server failed ({type(error).__name__}); try again, or see {LOGS}"

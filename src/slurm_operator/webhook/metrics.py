@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from slurm_operator.kube.metrics import REGISTRY
+from slurm_operator.kube.process.metrics import REGISTRY
 
 # From a rule that takes well under a millisecond to the deadline of an admission request.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -34,19 +34,19 @@ IN_FLIGHT = Gauge(
 )
 VERDICTS = Counter(
     "slurm_operator_admission_total",
-    "Writes that were judged, by kind, operation and verdict: allowed, warned, denied",
+    "Writes that were validated, by kind, operation and verdict: allowed, warned, denied",
     ("kind", "operation", "verdict"),
     registry=REGISTRY,
 )
 LOOKUP_FAILURES = Counter(
     "slurm_operator_admission_lookup_failures_total",
-    "Objects that could not be looked at, by kind",
+    "Lookups of other objects that failed, by kind",
     ("kind",),
     registry=REGISTRY,
 )
 BINDINGS = Counter(
     "slurm_operator_bindings_total",
-    "Bindings of pods that were seen, by what became of them: annotated, unchanged, failed",
+    "Bindings of pods that were seen, by result: annotated, unchanged, failed",
     ("result",),
     registry=REGISTRY,
 )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from slurm_operator.kube.address import Address
-    from slurm_operator.kube.log import LogOptions
+    from slurm_operator.kube.process.listen_address import ListenAddress
+    from slurm_operator.kube.process.log import LogOptions
 
-CERTIFICATE_FOLDER = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where the Go operator mounts it
+CERTIFICATE_FOLDER = "/tmp/k8s-webhook-server/serving-certs"  # noqa: S108 - where Slinky slurm-operator mounts it
 
 
 @dataclass(frozen=True)
@@ -19,11 +19,11 @@ class WebhookOptions:
     """Where to listen, with which certificate, and whom to ask."""
 
     kubeconfig: str | None
-    server: Address
+    server: ListenAddress
     cert_dir: Path
     client_ca: Path | None
-    health: Address | None
-    metrics: Address | None
+    health: ListenAddress | None
+    metrics: ListenAddress | None
     metrics_secure: bool
     namespaces: tuple[str, ...]
     shutdown_delay: float

@@ -22,19 +22,19 @@ import msgspec
 import structlog
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import Conflict, KubeError, NotFound
-from slurm_operator.kube.meta import Part
-from slurm_operator.kube.models import Pod, metadata_only
+from slurm_operator.kube.models.kinds import Pod, metadata_only
+from slurm_operator.kube.models.meta import Part
 from slurm_operator.webhook.binding import is_worker
 from slurm_operator.webhook.metrics import REMOVALS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.meta import Object
-    from slurm_operator.webhook.review import Request
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Object
+    from slurm_operator.webhook.rules.review import AdmissionRequest
 
 T = TypeVar("T", bound=Part)
 
@@ -68,14 +68,14 @@ class Eviction(Part, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RecordedRequest:
     """A request to remove a pod: how and by whom, and the uid of the pod if it is stated."""
 
     by: str
     uid: str = ""
 
 
-class Outcome(StrEnum):
+class RequestOutcome(StrEnum):
     """What became of a request; the values of a metric's label."""
 
     RECORDED = "recorded"
@@ -84,7 +84,7 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-def asked(request: Request) -> Asked | None:
+def asked(request: AdmissionRequest) -> RecordedRequest | None:
     """Return what a request asks for; None if it removes no pod. Raises MsgspecError if it is unreadable."""
     if request.dry_run or not request.name:
         return None
@@ -101,10 +101,10 @@ def asked(request: Request) -> Asked | None:
     # To record is to make another version of the pod, by which such a deletion would fail.
     if options.dry_run or deletion.dry_run or pod.resource_version:
         return None
-    return Asked(f"{how} by {request.user_info.username}", pod.uid or "")
+    return RecordedRequest(f"{how} by {request.user_info.username}", pod.uid or "")
 
 
-def value(request: Asked, pod: Object, now: datetime) -> str | None:
+def value(request: RecordedRequest, pod: Object, now: datetime) -> str | None:
     """Return what to write into the annotation of a pod; None if there is nothing to record."""
     metadata = pod.metadata
     protected = (
@@ -132,13 +132,13 @@ class Recorder:
         self._wall = wall
         self._pods: set[tuple[str, str]] = set()
 
-    async def record(self, request: Request, seconds: float) -> None:
+    async def record(self, request: AdmissionRequest, seconds: float) -> None:
         """Record a request if it is one, within a time; what fails is logged and counted, never raised."""
         pod = (request.namespace, request.name)
         if self._namespaces and request.namespace not in self._namespaces:
-            outcome = Outcome.UNCHANGED
+            outcome = RequestOutcome.UNCHANGED
         elif len(self._pods) >= _AT_ONCE or pod in self._pods:
-            outcome = Outcome.SKIPPED
+            outcome = RequestOutcome.SKIPPED
         else:
             self._pods.add(pod)
             try:
@@ -147,7 +147,7 @@ class Recorder:
                 self._pods.discard(pod)
         REMOVALS.labels(outcome.value).inc()
 
-    async def _outcome(self, request: Request, seconds: float) -> Outcome:
+    async def _outcome(self, request: AdmissionRequest, seconds: float) -> RequestOutcome:
         facts = {
             "uid": request.uid,
             "namespace": request.namespace,
@@ -164,13 +164,13 @@ class Recorder:
                 **facts,
                 error=str(error) or "deadline exceeded",
             )
-            return Outcome.FAILED
+            return RequestOutcome.FAILED
         if not written:
-            return Outcome.UNCHANGED
+            return RequestOutcome.UNCHANGED
         _log.info("recorded a request to remove a worker", **facts)
-        return Outcome.RECORDED
+        return RequestOutcome.RECORDED
 
-    async def _write(self, request: Request, seconds: float) -> bool:
+    async def _write(self, request: AdmissionRequest, seconds: float) -> bool:
         wanted = asked(request)
         if wanted is None:
             return False
@@ -180,7 +180,7 @@ class Recorder:
             if text is None:
                 return False
             annotations = {wellknown.ANNOTATION_REMOVAL_REQUESTED: text}
-            # At `status`, which can change metadata as well: so the webhook needs no right to change specs.
+            # At `status`, which can change metadata as well: the webhook needs no permission to change specs.
             await self._client.patch(
                 _POD,
                 request.name,

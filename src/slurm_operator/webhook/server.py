@@ -2,7 +2,7 @@
 
 HTTP/1.1 with connections that stay open, TLS from 1.2 on. A question has a deadline, which is a little less
 than what the API server grants it (`?timeout=`), so that it gets an answer and not a cut connection. How many
-are read and judged at once, and how large one may be, is bounded. Questions about Bindings and removals of
+are read and validated at once, and how large one may be, is bounded. Questions about Bindings and removals of
 pods have places of their own: however slow their lookups are, no write of a custom resource waits for them.
 
 To stop, the server goes on answering for a while, but ends each connection with its answer, so that clients
@@ -20,21 +20,21 @@ import structlog
 from aiohttp import web
 
 from slurm_operator.api.duration import parse_duration
-from slurm_operator.kube.serving import HttpServer
-from slurm_operator.webhook import review
+from slurm_operator.kube.process.serving import HttpServer
 from slurm_operator.webhook.metrics import IN_FLIGHT, LATENCY, REQUESTS
-from slurm_operator.webhook.registration import BINDING_PATH, REMOVAL_PATH, WEBHOOKS
+from slurm_operator.webhook.rules import review
+from slurm_operator.webhook.rules.registration import BINDING_PATH, REMOVAL_PATH, WEBHOOKS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
     from contextlib import AbstractAsyncContextManager
 
-    from slurm_operator.kube.address import Address
-    from slurm_operator.kube.meta import Object
+    from slurm_operator.kube.models.meta import Object
+    from slurm_operator.kube.process.listen_address import ListenAddress
     from slurm_operator.webhook.binding import Binder
     from slurm_operator.webhook.certificates import Certificates
-    from slurm_operator.webhook.judge import Judge
     from slurm_operator.webhook.removals import Recorder
+    from slurm_operator.webhook.validate import Validator
 
     Respond = Callable[[review.Review, float], Awaitable[bytes]]
 
@@ -63,16 +63,16 @@ class WebhookServer(HttpServer):
 
     def __init__(
         self,
-        address: Address,
+        address: ListenAddress,
         certificates: Certificates,
-        judge: Judge,
+        validator: Validator,
         binder: Binder,
         recorder: Recorder,
     ) -> None:
         super().__init__("webhook", address, [], tls=certificates.context, shutdown_seconds=_DRAIN_SECONDS)
         self._host = _ANY_HOST.get(address.host, address.host)
         self._certificates = certificates
-        self._judge = judge
+        self._validator = validator
         self._binder = binder
         self._recorder = recorder
         self._writes = asyncio.Semaphore(_AT_ONCE)
@@ -93,7 +93,7 @@ class WebhookServer(HttpServer):
         self, path: str, kind: type[Object]
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def respond(question: review.Review, seconds: float) -> bytes:
-            verdict = await self._judge.judge(kind, question.request, seconds)
+            verdict = await self._validator.validate(kind, question.request, seconds)
             return review.answer(question, verdict)
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -147,7 +147,7 @@ class WebhookServer(HttpServer):
         if self._certificates.problem:
             return self._certificates.problem
         if self.port is None:
-            return "does not listen yet"
+            return "not listening yet"
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         context.check_hostname = False
@@ -158,7 +158,7 @@ class WebhookServer(HttpServer):
             return f"no TLS handshake on port {self.port}: {error}"
         served = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
         writer.transport.abort()
-        return None if served == self._certificates.leaf else "another certificate is served"
+        return None if served == self._certificates.leaf else "the served certificate is not the newest one"
 
 
 async def _answered(
@@ -174,10 +174,10 @@ async def _answered(
     except review.ReviewError as error:
         return web.Response(status=400, text=f"{error}\n")
     except web.HTTPRequestEntityTooLarge:
-        return web.Response(status=413, text=f"the question has more than {_LARGEST} bytes\n")
+        return web.Response(status=413, text=f"the request is larger than {_LARGEST} bytes\n")
     except TimeoutError:
-        _log.warning("no answer in time", path=request.path, seconds=seconds)
-        return web.Response(status=503, text="too many requests, or too slow ones; try again\n")
+        _log.warning("admission request timed out", path=request.path, seconds=seconds)
+        return web.Response(status=503, text="too many or too slow requests; try again\n")
     return web.Response(body=text, content_type="application/json")
 
 

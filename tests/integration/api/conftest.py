@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox import BoxError
-from tests.integration.programs.running import await_kinds
+from tests.support.processes import await_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

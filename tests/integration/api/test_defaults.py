@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fixtures.golden import CASES, NAMES, Case
-from tests.integration.api.manifests import GOOD, manifest
+from tests.support.manifests import GOOD, manifest
 
 if TYPE_CHECKING:
     from kubebox import Box

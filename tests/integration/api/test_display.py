@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.api.manifests import GOOD, V1BETA1, edited, manifest
+from tests.support.manifests import GOOD, V1BETA1, edited, manifest
 
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Kubectl
@@ -74,6 +74,7 @@ _COLUMNS = {
             "ALLOCATED",
             "DOWN",
             "DRAIN",
+            "POWER",
             "REASON",
             "AGE",
         ],

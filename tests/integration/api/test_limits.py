@@ -12,8 +12,8 @@ import pytest
 from kubebox import BoxError
 from slurm_operator.api import NodeSet
 from slurm_operator.api.schema import crd
-from tests.integration.api.manifests import GOOD, V1BETA1, edited, key, manifest
-from tests.integration.programs.running import await_kinds
+from tests.support.manifests import GOOD, V1BETA1, edited, key, manifest
+from tests.support.processes import await_kinds
 
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Kubectl

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.integration.api.manifests import DROP, GOOD, edited, key, manifest
+from tests.support.manifests import DROP, GOOD, edited, key, manifest
 
 if TYPE_CHECKING:
     from tests.integration.api.conftest import Kubectl

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.fairness import GOALS, Sizes, measure, words
-from tests.integration.programs.running import install_crds
+from tests.support.processes import install_crds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

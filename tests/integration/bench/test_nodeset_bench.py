@@ -9,7 +9,7 @@ import pytest
 
 from bench.nodeset.__main__ import measure
 from bench.nodeset.figures import Sizes, goals, words
-from tests.integration.programs.running import install_crds
+from tests.support.processes import install_crds
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,9 +12,9 @@ import pytest
 
 from bench.nodeset.slurmctld import Slurmctld
 from bench.nodeset.standin import VERSION, StandIn, serving
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.rest import RestClient
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.rest.client import RestClient
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubebox import Box, BoxSpec
-from tests.integration.charts.charting import Helm, foreign_kinds, settle_kinds
-from tests.integration.programs.running import install_crds
+from tests.support.charts.helm import Helm, foreign_kinds, settle_kinds
+from tests.support.processes import install_crds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -22,16 +22,16 @@ from slurm_operator.flags import (
     parse,
     webhook_options,
 )
-from slurm_operator.kube.metrics import REGISTRY
-from slurm_operator.webhook.registration import (
+from slurm_operator.kube.process.metrics import REGISTRY
+from slurm_operator.webhook.rules.registration import (
     BINDING_NAME,
     BINDING_PATH,
     REMOVAL_NAME,
     REMOVAL_PATH,
     WEBHOOKS,
 )
-from tests.integration.charts.account import Right, granted, rights
-from tests.integration.charts.charting import CHARTS, CRDS, OPERATOR, SLURM, VALUES, render
+from tests.support.charts.chart_accounts import Right, granted, rights
+from tests.support.charts.helm import CHARTS, CRDS, OPERATOR, SLURM, VALUES, render
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -169,10 +169,12 @@ def test_alerts_are_about_metrics_that_exist(helm_program: Path) -> None:
     types = {metric.name: metric.type for metric in REGISTRY.collect()}
     (rule,) = rendered(helm_program, "PrometheusRule", "--set", "monitoring.prometheusRule.enabled=true")
     for alert in rule["spec"]["groups"][0]["rules"]:
-        (series,) = set(re.findall(r"(?:slurm_operator|leader_election)_\w+", alert["expr"]))
-        base = series.removesuffix("_bucket")
-        assert f"`{base}" in DOCUMENTED, alert["alert"]
-        assert (types.get(base) == "histogram") is series.endswith("_bucket"), alert["alert"]
+        found = set(re.findall(r"(?:slurm_operator|leader_election)_\w+", alert["expr"]))
+        assert found, alert["alert"]
+        for series in found:
+            base = series.removesuffix("_bucket")
+            assert f"`{base}" in DOCUMENTED, alert["alert"]
+            assert (types.get(base) == "histogram") is series.endswith("_bucket"), alert["alert"]
 
 
 def choices(schema: Any, name: str = "") -> Iterator[tuple[str, frozenset[str]]]:

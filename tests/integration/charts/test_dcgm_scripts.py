@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.charts.charting import SLURM
+from tests.support.charts.helm import SLURM
 
 if TYPE_CHECKING:
     from pathlib import Path

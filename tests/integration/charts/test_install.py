@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 
-from tests.integration.charts.charting import CRDS, OPERATOR, SLURM, VALUES, Helm, foreign_kinds, settle_kinds
+from tests.support.charts.helm import CRDS, OPERATOR, SLURM, VALUES, Helm, foreign_kinds, settle_kinds
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,7 +94,7 @@ def test_only_a_new_cluster_gets_memory_limits(helm: Helm) -> None:
 
 
 def test_keys_can_be_made_anew(helm: Helm) -> None:
-    """A key that is deleted is made anew by an upgrade; one that the reference made immutable is kept."""
+    """A key that is deleted is recreated by an upgrade; one that the reference made immutable is kept."""
     name = "slurm-auth-slurm"
     helm.install("slurm", SLURM)
     first = _content(helm, name)

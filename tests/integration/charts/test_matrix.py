@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from slurm_operator.webhook.admission import validate
-from tests.integration.charts.charting import CHARTS, SLURM, VALUES, render
-from tests.unit.webhook.cases import read
+from slurm_operator.webhook.rules.admission import validate
+from tests.support.charts.helm import CHARTS, SLURM, VALUES, render
+from tests.support.webhook.rule_cases import read
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.integration.charts.charting import Helm
+    from tests.support.charts.helm import Helm
 
 FILES = sorted(VALUES.glob("*/*.yaml"))
 

@@ -9,19 +9,19 @@ import pytest
 import yaml
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.revisions import go_json, hash_revision, same_data
-from slurm_operator.kube.semantics import canonical
+from slurm_operator.kube.manifests.revisions import go_json, hash_revision, same_data
+from slurm_operator.kube.manifests.semantics import canonical
 from slurm_operator.objects.slurmd_revision import ZERO_FIELDS, revision_data
 from tests.fixtures.golden import Case
 from tests.fixtures.slinky_charts import RELEASES
-from tests.integration.charts.charting import SLURM, render
-from tests.unit.objects.goldens import decode, world
+from tests.support.charts.helm import SLURM, render
+from tests.support.objects.golden_cases import decode, world
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.fixtures.slinky_charts import Release
-    from tests.integration.charts.charting import Helm
+    from tests.support.charts.helm import Helm
 
 KINDS = "controllers,accountings,restapis,loginsets,nodesets.slinky.slurm.net,secrets"
 # 1.0 had each worker's limits in its environment, which 1.1 leaves to the operator: that upgrade replaces
@@ -72,7 +72,7 @@ def without_nulls(value: Any) -> Any:
 
 
 def go_revision(manifest: dict[str, Any]) -> Any:
-    """Return the data of the revision that the Go operator makes of a NodeSet."""
+    """Return the data of the revision that Slinky slurm-operator makes of a NodeSet."""
     nodeset = decode(manifest)
     assert isinstance(nodeset, NodeSet)
     data = revision_data(nodeset)

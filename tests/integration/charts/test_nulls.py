@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from tests.integration.charts.charting import CHARTS
+from tests.support.charts.helm import CHARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox import BoxError
-from tests.integration.charts.charting import OPERATOR, SLURM, render
+from tests.support.charts.helm import OPERATOR, SLURM, render
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.charts.charting import Helm
+    from tests.support.charts.helm import Helm
 
 LEVELS = ("restricted", "baseline", "privileged")
 # As SECURITY.md has it. What the operator makes is in tests/integration/objects/test_pod_security.py.

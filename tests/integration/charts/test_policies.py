@@ -17,9 +17,9 @@ import pytest
 
 from kubebox.nodes.rootfs import provide_node_root
 from tests.fixtures.golden import Case
-from tests.integration.charts.charting import OPERATOR, SLURM, render
-from tests.unit.objects.goldens import world
-from tests.unit.objects.workers import made_from
+from tests.support.charts.helm import OPERATOR, SLURM, render
+from tests.support.objects.golden_cases import world
+from tests.support.objects.recorded_workers import made_from
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import wellknown
-from tests.integration.charts.charting import OPERATOR, Helm
-from tests.integration.programs.running import eventually
+from tests.support.charts.helm import OPERATOR, Helm
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable

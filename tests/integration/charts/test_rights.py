@@ -10,16 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubebox import BoxError
-from tests.integration.charts.account import NAMESPACE, USER, Right, granted, operator_kubeconfig, rights
-from tests.integration.charts.charting import SLURM, Helm, foreign_kinds, settle_kinds
-from tests.integration.programs.running import (
-    LOOPBACK_FLAGS,
-    MANAGER,
-    Process,
-    eventually,
-    install_crds,
-)
-from tests.integration.slurm.hostile import HostileSlurmrestd
+from tests.support.charts.chart_accounts import NAMESPACE, USER, Right, granted, operator_kubeconfig, rights
+from tests.support.charts.helm import SLURM, Helm, foreign_kinds, settle_kinds
+from tests.support.processes import LOOPBACK_FLAGS, MANAGER, Process, eventually, install_crds
+from tests.support.slurm.hostile_server import HostileSlurmrestd
+from tests.support.status_client import status_client, token
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -236,6 +231,10 @@ async def test_every_right_is_used_and_none_is_missing(
             await asyncio.to_thread(helm.install, "slurm", SLURM, *given)
             await ready(helm)
             await eventually(lambda: _in_thread(lambda: shared(helm)), "both NodeSets own the budget", 120.0)
+            # Who asks, and what they may see, is asked of the API server.
+            bearer = await asyncio.to_thread(token, box, "slurm", "default")
+            async with status_client(process, bearer) as status:
+                assert (await status.ask("overview"))[0] == HTTPStatus.FORBIDDEN
             await asyncio.to_thread(helm.upgrade, "slurm", SLURM, *given, "--set", ",".join(CHANGES))
             await vanished(helm, process, GONE)
             for image in IMAGES:

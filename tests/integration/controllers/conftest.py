@@ -15,14 +15,14 @@ from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers import cluster, slurmclient
 from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.models import Event, Secret
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Event, Secret
+from slurm_operator.kube.runtime.manager import Manager
 from slurm_operator.process import wire
-from tests.integration.charts.account import operator_kubeconfig
-from tests.integration.programs.running import await_kinds, eventually, install_crds
-from tests.integration.slurm.hostile import HostileSlurmrestd
+from tests.support.charts.chart_accounts import operator_kubeconfig
+from tests.support.processes import await_kinds, eventually, install_crds
+from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from kubebox import Box
     from slurm_operator.api import Kind
     from slurm_operator.api.shared import Condition
-    from slurm_operator.controllers.wiring import Build, Wiring
-    from slurm_operator.kube.config import ClientConfig
-    from slurm_operator.kube.transport import RequestInfo
+    from slurm_operator.controllers.shared.wiring import Build, Wiring
+    from slurm_operator.kube.client.config import ClientConfig
+    from slurm_operator.kube.client.transport import RequestInfo
 
 IMAGE = {"image": "registry.invalid/slurm:1"}
 _WRITES = frozenset({"create", "apply", "patch", "delete", "update"})
@@ -48,7 +48,7 @@ def slinky_box(kube_box: Box) -> Box:
 
 @pytest.fixture
 def config(slinky_box: Box) -> ClientConfig:
-    """Hand out the operator's way to the API server, with the rights that the chart gives it."""
+    """Hand out the operator's way to the API server, with the permissions of the chart."""
     return load_config(str(operator_kubeconfig(slinky_box)))
 
 

@@ -11,12 +11,12 @@ import pytest
 from kubebox.pki import write_pki
 from slurm_operator.api import Cluster
 from slurm_operator.controllers.cluster import ClusterController
-from slurm_operator.kube.models import Secret
-from slurm_operator.slurm.clients import ConnectionKey
-from slurm_operator.slurm.pace import WatchTiming
-from slurm_operator.slurm.token import mint
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from slurm_operator.kube.models.kinds import Secret
+from slurm_operator.slurm.decide.poll_schedule import WatchTiming
+from slurm_operator.slurm.rest.connections import ConnectionKey
+from slurm_operator.slurm.web_token import mint
+from tests.support.processes import eventually
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ async def _has_event(world: World, event: tuple[str, str, str]) -> bool:
 
 
 async def test_each_thing_that_is_missing_has_its_reason(world: World, hostile: HostileSlurmrestd) -> None:
-    """From a bad URL to ready, each step is named, and each is healed by the change that mends it alone."""
+    """From a bad URL to ready, each step is named, and each is fixed by its own change alone."""
     operator = await world.operator()
     await world.cluster("c", "slurm:6820")
     invalid = await world.says(lambda: world.ready("c"), "InvalidServer")
@@ -215,13 +215,13 @@ async def test_the_end_of_a_token_is_announced(world: World, hostile: HostileSlu
     )
     await eventually(lambda: _message(world, "expired at"), "the message says that it has expired")
     await world.secret("token", **{"auth-token": mint(b"key", "slurm", timedelta(days=9), now).encode()})
-    await eventually(lambda: _message(world, "answers through it", end=True), "a young token is no topic")
+    await eventually(lambda: _message(world, "'token'", there=False), "a young token is not mentioned")
 
 
-async def _message(world: World, text: str, *, end: bool = False) -> bool:
+async def _message(world: World, text: str, *, there: bool = True) -> bool:
     ready = await world.ready("c")
     assert ready is not None
-    return ready.message.endswith(text) if end else text in ready.message
+    return (text in ready.message) is there
 
 
 class Patient(WatchTiming):

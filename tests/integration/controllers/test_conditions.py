@@ -8,14 +8,15 @@ import pytest
 
 from slurm_operator.api import Cluster, Controller
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.conditions import StatusWriter, condition
-from slurm_operator.kube.client import Client, RequestInfo
-from slurm_operator.kube.texts import MESSAGE_BYTES
+from slurm_operator.controllers.shared.conditions import condition
+from slurm_operator.controllers.shared.status_writer import StatusWriter
+from slurm_operator.kube.client.client import Client, RequestInfo
+from slurm_operator.kube.models.text_limits import MESSAGE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 KEY = {"name": "secret", "key": "k"}
 
@@ -65,7 +66,7 @@ async def test_writers_keep_each_others_conditions(
 async def test_a_condition_of_a_go_operator_stays(
     client: Client, writing: Client, kube_namespace: str
 ) -> None:
-    """What was written with plain updates by somebody else is neither changed nor removed."""
+    """What was written with plain updates by another user is neither changed nor removed."""
     live = await create(client, kube_namespace)
     theirs = {
         "type": "Theirs",

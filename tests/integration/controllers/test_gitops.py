@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox.binaries import provide
-from tests.gitops import IN_PROGRESS, PROGRESSING, cases, kstatus, script
-from tests.integration.api.manifests import GOOD, manifest
+from tests.support.gitops_states import IN_PROGRESS, PROGRESSING, cases, kstatus, script
+from tests.support.manifests import GOOD, manifest
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,23 +11,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import Accounting, LoginSet, NodeSet, Token
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.models import Deployment, PersistentVolumeClaim, Pod, StatefulSet
-from tests.integration.charts.account import USER, allow_lease, operator_kubeconfig
+from slurm_operator.kube.models.kinds import Deployment, PersistentVolumeClaim, Pod, StatefulSet
 from tests.integration.controllers.conftest import IMAGE, World
-from tests.integration.controllers.connecting import KEY, has_event, has_message, override
-from tests.integration.programs.accounts import kubeconfig_with_token, sees_nodes, service_account
-from tests.integration.programs.running import (
-    LOOPBACK_FLAGS,
-    MANAGER,
-    Process,
-    eventually,
-    install_crds,
-)
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
 from tests.integration.test_manager_process import CHILDREN, PLURALS
+from tests.support.charts.chart_accounts import USER, allow_lease, operator_kubeconfig
+from tests.support.controllers.one_controller import KEY, has_event, has_message, override
+from tests.support.processes import LOOPBACK_FLAGS, MANAGER, Process, eventually, install_crds
+from tests.support.service_accounts import kubeconfig_with_token, sees_nodes, service_account
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +30,7 @@ if TYPE_CHECKING:
     from kubebox import Box
     from kubebox.slurm import SlurmBox
     from slurm_operator.api import Kind
-    from slurm_operator.kube.meta import Object
+    from slurm_operator.kube.models.meta import Object
 
 _READS = frozenset({"get", "list", "watch"})
 WORKLOADS: tuple[tuple[type[Object], str], ...] = (
@@ -58,7 +52,7 @@ def manager(kubeconfig: Path, log: Path, world: World, *flags: str) -> Process:
 
 @pytest.fixture
 def own(slinky_box: Box) -> Path:
-    """Hand out a kubeconfig for the operator, with the rights that the chart gives it."""
+    """Hand out a kubeconfig for the operator, with the permissions of the chart."""
     return operator_kubeconfig(slinky_box)
 
 

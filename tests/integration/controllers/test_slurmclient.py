@@ -10,10 +10,10 @@ import pytest
 
 from slurm_operator.api import Controller, RestApi
 from slurm_operator.controllers import slurmclient
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.models import Secret
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Secret
 from slurm_operator.slurm.errors import Unavailable
-from tests.integration.controllers.connecting import (
+from tests.support.controllers.one_controller import (
     KEY,
     connected,
     connection,
@@ -21,9 +21,9 @@ from tests.integration.controllers.connecting import (
     has_message,
     override,
 )
-from tests.integration.programs.accounts import kubeconfig_with_token, service_account
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from tests.support.processes import eventually
+from tests.support.service_accounts import kubeconfig_with_token, service_account
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kubebox import Box
     from kubebox.pytest_plugin import SlurmBoxFactory
     from kubebox.slurm import SlurmBox
-    from slurm_operator.controllers.nodeevents import SlurmNodeEvent
+    from slurm_operator.controllers.shared.node_events import SlurmNodeEvent
     from tests.integration.controllers.conftest import World
 
 
@@ -184,7 +184,7 @@ async def test_a_new_key_replaces_the_connection(world: World, hostile: HostileS
         lambda: any(seen.headers["x-slurm-user-token"] not in old for seen in hostile.log),
         "the new token is used",
     )
-    await eventually(lambda: connection(operator, world).view.taken is not None, "it works")
+    await eventually(lambda: connection(operator, world).view.listed_at is not None, "it works")
     with pytest.raises(Unavailable):
         await first.rest.nodes()
     assert await world.api_ready() == ready
@@ -259,7 +259,7 @@ async def test_a_new_process_repeats_nothing(world: World, hostile: HostileSlurm
     await eventually(lambda: has_event(world, "SlurmApiConnected"), "all is said")
     second = await world.operator(override(hostile))
     await eventually(lambda: connection(second, world), "the new one connects")
-    await eventually(lambda: connection(second, world).view.taken is not None, "and knows")
+    await eventually(lambda: connection(second, world).view.listed_at is not None, "and knows")
     await eventually(lambda: second.wiring.connections.get(connection(second, world).key), "it is there")
     assert second.writes() == []
     assert connection(first, world) is not None

@@ -12,12 +12,12 @@ import pytest
 from slurm_operator.api import Cluster, Controller, RestApi
 from slurm_operator.controllers.cluster import ClusterController
 from slurm_operator.kube.errors import Invalid
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Event
-from slurm_operator.slurm.clients import ConnectionKey
+from slurm_operator.kube.models.kinds import Event
+from slurm_operator.kube.models.meta import Key
 from slurm_operator.slurm.errors import Unavailable
-from slurm_operator.slurm.watch import WatchTiming
-from tests.integration.controllers.connecting import (
+from slurm_operator.slurm.rest.connections import ConnectionKey
+from slurm_operator.slurm.watch.watcher import WatchTiming
+from tests.support.controllers.one_controller import (
     KEY,
     connected,
     connection,
@@ -26,8 +26,8 @@ from tests.integration.controllers.connecting import (
     impatient,
     override,
 )
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from tests.support.processes import eventually
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory
@@ -41,7 +41,7 @@ async def test_a_cluster_of_the_same_name_is_used(world: World, hostile: Hostile
     own = connection(operator, world)
     await world.secret("token", **{"auth-token": b"a-token"})
     await world.cluster("main", hostile.url)
-    through = "through the Cluster 'main'"
+    through = "Through Cluster 'main'"
     await eventually(lambda: has_message(world, through), "the Cluster is used")
     await world.says(world.api_ready, "Connected")
     shared = operator.connections.get(ConnectionKey("Cluster", world.namespace, "main"))
@@ -72,7 +72,7 @@ async def test_a_named_cluster_is_used_or_missed(world: World, hostile: HostileS
     assert connection(operator, world) is None
     await world.cluster("far", "http://far.example.com:6820")
     mirrored = await world.says(world.api_ready, "SecretNotFound")
-    assert "through the Cluster 'far'" in mirrored.message
+    assert "Cluster 'far'" in mirrored.message
     await world.secret("token", **{"auth-token": b"a-token"})
     await world.says(world.api_ready, "Connected")
     await world.patch(
@@ -130,7 +130,7 @@ async def test_a_restapi_that_becomes_ready_is_asked_at_once(
     operator.connections.remove(own)
     # Pauses that are soon longer than any test.
     found = operator.connections.set(own, target, WatchTiming(failure_base=0.02, failure_cap=3600.0))
-    await eventually(lambda: found.view.taken is not None, "it works")
+    await eventually(lambda: found.view.listed_at is not None, "it works")
     hostile.fault = Fault.BAD_GATEWAY
     await _serves(world, "False", "01")
     now = asyncio.get_running_loop().time()

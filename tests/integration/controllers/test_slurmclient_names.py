@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox.slurm.daemons import CLUSTER
-from slurm_operator.slurm.clients import ConnectionKey
+from slurm_operator.slurm.decide.node_changes import Done, Failed, NotSent
 from slurm_operator.slurm.errors import WrongCluster
-from slurm_operator.slurm.view import Reason, Unknown
-from slurm_operator.slurm.wishes import Done, Failed, Held
-from tests.integration.controllers.connecting import KEY, connected, connection, has_event, override
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.model.view import AnswerReason, Unknown
+from slurm_operator.slurm.rest.connections import ConnectionKey
+from tests.support.controllers.one_controller import KEY, connected, connection, has_event, override
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from kubebox.slurm import SlurmBox
     from tests.integration.controllers.conftest import World
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 
 async def test_a_slurmrestd_of_another_cluster_is_said_and_not_used(
@@ -37,8 +37,8 @@ async def test_a_slurmrestd_of_another_cluster_is_said_and_not_used(
     found = connection(operator, world)
     answer = found.view.node("n0", found.since)
     assert isinstance(answer, Unknown)
-    assert answer.reason is Reason.CLUSTER_NAME_MISMATCH
-    assert isinstance(await found.writer.drain("n0", "test"), Held)
+    assert answer.reason is AnswerReason.CLUSTER_NAME_MISMATCH
+    assert isinstance(await found.writer.drain("n0", "test"), NotSent)
     assert hostile.nodes["n0"]["state"] == ["IDLE", "DYNAMIC_NORM"]
     assert f'slurm_operator_slurm_up{{cluster="{world.namespace}/main"}} 0.0' in operator.metrics()
     hostile.cluster = CLUSTER
@@ -75,13 +75,13 @@ async def test_each_controller_of_a_shared_cluster_is_compared(
     await world.controller("wrong", cluster_ref="far", clusterName="other")
     await world.says(partial(world.api_ready, "right"), "Connected")
     said = await world.says(partial(world.api_ready, "wrong"), "ClusterNameMismatch")
-    assert "through the Cluster 'far'" in said.message
+    assert "Cluster 'far'" in said.message
     await world.says(lambda: world.ready("far"), "Connected")
     right, wrong = (connection(operator, world, name) for name in ("right", "wrong"))
     assert "n0" in right.view.nodes
     assert wrong.view.nodes == {}
     assert isinstance(wrong.view.failure, WrongCluster)
-    assert isinstance(await wrong.writer.drain("n0", "test"), Held)
+    assert isinstance(await wrong.writer.drain("n0", "test"), NotSent)
     assert isinstance(await right.writer.drain("n0", "test"), Done)
     hostile.cluster = "other"
     right.watch.wake()

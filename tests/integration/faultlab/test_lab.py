@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 from faultlab import scenario, suite
 from faultlab.cli import main
 from faultlab.cluster import laboratory
+from faultlab.director import Director
 from faultlab.kubelets import playing
-from faultlab.proxy import KUBERNETES, Director, serving
+from faultlab.proxy import serving
 from faultlab.run import Bench
+from faultlab.writes import KUBERNETES
 
 if TYPE_CHECKING:
     import pytest
@@ -60,10 +62,25 @@ async def test_a_right_operator_passes_every_crash(tmp_path: Path) -> None:
         copy = scenario.load(written(tmp_path))
         found, _ = await suite.reference(bench, copy)
         planned = suite.plan("crash", found, 0)
-        outcomes = await suite.run_all(bench, copy, planned, found, 3, lambda _outcome: None)
+        outcomes = await suite.run_all(bench, copy, planned, found, lambda _outcome: None)
         assert [(one.verdict, one.problems) for one in outcomes] == [("passed", [])] * 6
         assert all(one.lives == 2 for one in outcomes)
+        await check_cleared(lab)
         await check_identity(lab, tmp_path)
+
+
+async def check_cleared(lab: Lab) -> None:
+    """Wait until no namespace of a run is left."""
+    async with asyncio.timeout(60):
+        while await left_of_runs(lab):  # noqa: ASYNC110 - kube-controller-manager sets no event
+            await asyncio.sleep(0.2)
+
+
+async def left_of_runs(lab: Lab) -> list[str]:
+    """Return the namespaces of runs."""
+    found = await lab.kube.request("GET", "/api/v1/namespaces")
+    names = [item["metadata"]["name"] for item in found["items"]]
+    return [name for name in names if name.startswith("copy-")]
 
 
 async def check_identity(lab: Lab, folder: Path) -> None:

@@ -11,8 +11,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from faultlab.director import Director
 from faultlab.faults import Fault
-from faultlab.proxy import KUBERNETES, SLURM, Director, serving
+from faultlab.proxy import serving
+from faultlab.writes import KUBERNETES, SLURM
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -224,10 +226,41 @@ async def test_a_stale_list_shows_the_past() -> None:
         first, second = made.upstream.requests
         assert dict(first.query) == {"limit": "500", "resourceVersion": "7", "resourceVersionMatch": "Exact"}
         assert not second.query
+        assert made.director.hit
         made.director.end_fault()
         async with made.session.get(made.url + PODS) as answer:
             await answer.read()
         assert not made.upstream.requests[-1].query
+
+
+async def test_a_stale_view_that_is_not_asked_for_is_not_reached() -> None:
+    """The kill alone is not the fault: the operator has to list the kind while the fault lasts."""
+    async with bench(Fault("stale", kind="pods")) as made:
+        async with made.session.get(made.url + "/api/v1/namespaces/run/secrets") as answer:
+            await answer.read()
+        assert (made.kills, made.director.hit) == (1, False)
+
+
+async def test_a_stale_view_begins_with_the_next_process() -> None:
+    """However long the operator takes to start again, it is shown the past."""
+    async with bench(Fault("stale", kind="pods", seconds=0.0)) as made:
+        await asyncio.sleep(0.1)
+        assert made.director.fault_lasts
+        async with made.session.get(made.url + PODS) as answer:
+            await answer.read()
+        assert made.upstream.requests[0].query["resourceVersion"] == "7"
+        await asyncio.wait_for(made.director.fault_over(), 10)
+
+
+async def test_the_kinds_of_events_are_recorded() -> None:
+    """Events of the scenario's own part count, bookmarks do not."""
+    async with bench() as made, made.session.get(made.url + PODS + "?watch=1") as stream:
+        made.upstream.events.put_nowait({"type": "BOOKMARK", "object": {}})
+        await asyncio.wait_for(stream.content.readline(), 10)
+        assert made.director.heard == set()
+        made.upstream.events.put_nowait({"type": "ADDED", "object": {}})
+        await asyncio.wait_for(stream.content.readline(), 10)
+        assert made.director.heard == {"pods"}
 
 
 async def test_a_frozen_slurm_repeats_its_first_answer() -> None:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import ClientConfig, load_config
-from tests.integration.kube.applying import Watched, watching
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig, load_config
+from tests.support.kube.counted_client import Watched, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

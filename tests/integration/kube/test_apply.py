@@ -5,25 +5,25 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.kube.apply import Applier, Outcome
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.models import ConfigMap, Deployment, Secret, Service
-from tests.integration.kube.applying import OWNER_UID, Watched, config_map, deployment, labelled, raw
+from slurm_operator.kube.models.kinds import ConfigMap, Deployment, Secret, Service
+from slurm_operator.kube.runtime.apply import Applier, ApplyOutcome
+from tests.support.kube.counted_client import OWNER_UID, Watched, config_map, deployment, labelled, raw
 
 
 async def test_at_rest_nothing_is_sent(watched: Watched, kube_namespace: str) -> None:
     """After the first apply, equal applies on an unchanged object send no request at all."""
     desired = deployment(kube_namespace)
     first = await watched.applier.apply(desired, None, Deployment)
-    assert first.outcome is Outcome.CREATED
+    assert first.outcome is ApplyOutcome.CREATED
     assert first.changed
     live = await watched.client.get(Deployment, "web", kube_namespace)
     assert first.object == live
     watched.taken()
     for _ in range(3):
         again = await watched.applier.apply(copy.deepcopy(desired), live, Deployment)
-        assert again.outcome is Outcome.UNCHANGED
+        assert again.outcome is ApplyOutcome.UNCHANGED
         assert not again.changed
     assert watched.taken() == []
 
@@ -34,7 +34,7 @@ async def test_status_changes_cause_no_write(watched: Watched, kube_namespace: s
     await watched.applier.apply(desired, None, Deployment)
     live = await watched.client.patch_status(Deployment, "web", kube_namespace, {"observedGeneration": 1})
     watched.taken()
-    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
 
 
@@ -56,7 +56,7 @@ async def test_drift_is_corrected(watched: Watched, kube_namespace: str, drift: 
     )
     watched.taken()
     fixed = await watched.applier.apply(desired, live, Deployment)
-    assert fixed.outcome is Outcome.UPDATED
+    assert fixed.outcome is ApplyOutcome.UPDATED
     assert watched.taken() == ["apply"]
     body = await raw(watched.client, Deployment, "web", kube_namespace)
     assert body["metadata"]["labels"] == {"mine": "1"}
@@ -70,9 +70,9 @@ async def test_fields_of_others_stay_and_cost_one_look(watched: Watched, kube_na
     await watched.applier.apply(desired, None, Deployment)
     live = await labelled(watched.client, kube_namespace, by="someone")
     watched.taken()
-    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == ["apply"]
-    assert (await watched.applier.apply(desired, live, Deployment)).outcome is Outcome.UNCHANGED
+    assert (await watched.applier.apply(desired, live, Deployment)).outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
     assert live.metadata.labels == {"mine": "1", "theirs": "1"}
 
@@ -84,7 +84,7 @@ async def test_what_is_no_longer_wanted_disappears(watched: Watched, kube_namesp
     del desired["metadata"]["labels"]["mine"]
     main = desired["spec"]["template"]["spec"]["containers"][0]
     del main["env"], main["resources"]
-    assert (await watched.applier.apply(desired, first.object, Deployment)).outcome is Outcome.UPDATED
+    assert (await watched.applier.apply(desired, first.object, Deployment)).outcome is ApplyOutcome.UPDATED
     body = await raw(watched.client, Deployment, "web", kube_namespace)
     main = body["spec"]["template"]["spec"]["containers"][0]
     assert "labels" not in body["metadata"]
@@ -96,10 +96,10 @@ async def test_a_late_cache_does_not_cause_a_second_write(watched: Watched, kube
     """While the cache still shows the object from before our own write, nothing is sent."""
     first = await watched.applier.apply(config_map(kube_namespace, a="1"), None, ConfigMap)
     second = await watched.applier.apply(config_map(kube_namespace, a="2"), first.object, ConfigMap)
-    assert second.outcome is Outcome.UPDATED
+    assert second.outcome is ApplyOutcome.UPDATED
     watched.taken()
     late = await watched.applier.apply(config_map(kube_namespace, a="2"), first.object, ConfigMap)
-    assert late.outcome is Outcome.UNCHANGED
+    assert late.outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
 
 
@@ -109,7 +109,7 @@ async def test_a_cache_that_misses_our_own_creation_reports_no_change(
     """Asked again before the cache has the object, the answer is that nothing changed."""
     desired = config_map(kube_namespace, a="1")
     await watched.applier.apply(desired, None, ConfigMap)
-    assert (await watched.applier.apply(desired, None, ConfigMap)).outcome is Outcome.UNCHANGED
+    assert (await watched.applier.apply(desired, None, ConfigMap)).outcome is ApplyOutcome.UNCHANGED
 
 
 async def test_config_maps_are_watched_by_version(watched: Watched, kube_namespace: str) -> None:
@@ -123,7 +123,7 @@ async def test_config_maps_are_watched_by_version(watched: Watched, kube_namespa
         ConfigMap, "conf", kube_namespace, {"data": {"a": "9"}}, type=PatchType.MERGE, field_manager="someone"
     )
     fixed = await watched.applier.apply(desired, drifted, ConfigMap)
-    assert fixed.outcome is Outcome.UPDATED
+    assert fixed.outcome is ApplyOutcome.UPDATED
     assert fixed.object is not None
     assert fixed.object.data == {"a": "1"}
 
@@ -155,7 +155,7 @@ async def test_a_recreated_object_is_applied_again(watched: Watched, kube_namesp
     foreign = await watched.client.create(
         ConfigMap, {**config_map(kube_namespace), "data": {"b": "1"}}, field_manager="someone"
     )
-    assert (await watched.applier.apply(desired, foreign, ConfigMap)).outcome is Outcome.UPDATED
+    assert (await watched.applier.apply(desired, foreign, ConfigMap)).outcome is ApplyOutcome.UPDATED
     assert (await raw(watched.client, ConfigMap, "conf", kube_namespace))["data"] == {"a": "1", "b": "1"}
 
 
@@ -169,7 +169,7 @@ async def test_a_terminating_object_is_left_alone(watched: Watched, kube_namespa
     assert live.deleting
     watched.taken()
     held = await watched.applier.apply(config_map(kube_namespace, a="2"), live, ConfigMap)
-    assert held.outcome is Outcome.TERMINATING
+    assert held.outcome is ApplyOutcome.TERMINATING
     assert held.held
     assert not await watched.applier.delete(live)
     assert watched.taken() == []
@@ -184,7 +184,7 @@ async def test_an_immutable_object_is_left_alone(
     live = await watched.client.create(kind, {**desired, "immutable": True})
     watched.taken()
     held = await watched.applier.apply({**desired, "data": {"a": "Mg=="}}, live, kind)
-    assert held.outcome is Outcome.IMMUTABLE
+    assert held.outcome is ApplyOutcome.IMMUTABLE
     assert watched.taken() == []
 
 

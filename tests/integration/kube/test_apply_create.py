@@ -7,25 +7,25 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.apply import Applier, Outcome
 from slurm_operator.kube.errors import AlreadyExists, Conflict
-from slurm_operator.kube.models import ConfigMap, Deployment, Service
-from tests.integration.kube.applying import config_map, deployment, managers, raw
+from slurm_operator.kube.models.kinds import ConfigMap, Deployment, Service
+from slurm_operator.kube.runtime.apply import Applier, ApplyOutcome
+from tests.support.kube.counted_client import config_map, deployment, managers, raw
 
 if TYPE_CHECKING:
-    from tests.integration.kube.applying import Watched
+    from tests.support.kube.counted_client import Watched
 
 
 async def test_what_was_created_counts_as_applied(watched: Watched, kube_namespace: str) -> None:
     """Fields of a create are owned like those of an apply: what is not wanted later goes."""
     wish = deployment(kube_namespace)
     made = await watched.applier.create(wish, Deployment)
-    assert made.outcome is Outcome.CREATED
+    assert made.outcome is ApplyOutcome.CREATED
     assert ("slurm-operator", "Update") not in managers(
         await raw(watched.client, Deployment, "web", kube_namespace)
     )
     watched.taken()
-    assert (await watched.applier.apply(wish, made.object, Deployment)).outcome is Outcome.UNCHANGED
+    assert (await watched.applier.apply(wish, made.object, Deployment)).outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
     del wish["metadata"]["labels"]
     changed = await watched.applier.apply(wish, made.object, Deployment)
@@ -52,7 +52,7 @@ async def test_a_restart_writes_nothing_to_what_was_created(
     assert made.object is not None
     before = await raw(watched.client, kind, made.object.metadata.name, kube_namespace)
     again = await Applier(watched.client).apply(wish, made.object, kind, same=True)
-    assert again.outcome is Outcome.UNCHANGED
+    assert again.outcome is ApplyOutcome.UNCHANGED
     assert await raw(watched.client, kind, made.object.metadata.name, kube_namespace) == before
 
 

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.kube.apply import Outcome
-from slurm_operator.kube.client import Client, PatchType
+from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.errors import Conflict, Invalid
-from slurm_operator.kube.models import ConfigMap, Secret
-from tests.integration.kube.applying import (
-    OWNER,
-    OWNER_UID,
-    Watched,
-    managers,
-    raw,
-)
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
+from slurm_operator.kube.runtime.apply import ApplyOutcome
+from tests.support.kube.counted_client import OWNER, OWNER_UID, Watched, managers, raw
 
 KEY_UID = "8f2f54a2-0000-4000-8000-000000000002"
 USER_UID = "8f2f54a2-0000-4000-8000-000000000003"
@@ -41,7 +35,7 @@ def token_secret(namespace: str, content: str = "two", **more: Any) -> dict[str,
 
 
 async def token_made_by_go(client: Client, namespace: str, **more: Any) -> Secret:
-    """Create a token Secret as the Go operator does, controlled by the key's Secret; a user adds an owner."""
+    """Create a token Secret as Slinky does, controlled by the key's Secret; a user adds an owner."""
     body = token_secret(namespace, "one", **more)
     body["data"]["OLD"] = "b2xk"
     body["metadata"]["ownerReferences"] = [KEY_OWNER]
@@ -62,7 +56,7 @@ async def test_another_controller_makes_way(watched: Watched, kube_namespace: st
     watched.taken()
     desired = token_secret(kube_namespace)
     applied = await watched.applier.apply(desired, live, Secret, former_owners={KEY_UID})
-    assert applied.outcome is Outcome.UPDATED
+    assert applied.outcome is ApplyOutcome.UPDATED
     assert watched.taken() == ["get", "patch", "apply", "apply"]
     body = await raw(watched.client, Secret, "alice", kube_namespace)
     assert {owner["uid"] for owner in body["metadata"]["ownerReferences"]} == {OWNER_UID, USER_UID}
@@ -71,12 +65,12 @@ async def test_another_controller_makes_way(watched: Watched, kube_namespace: st
     assert applied.object == await watched.client.get(Secret, "alice", kube_namespace)
     watched.taken()
     again = await watched.applier.apply(desired, applied.object, Secret, former_owners={KEY_UID})
-    assert again.outcome is Outcome.UNCHANGED
+    assert again.outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
 
 
 async def test_a_controller_that_came_back_makes_way_again(watched: Watched, kube_namespace: str) -> None:
-    """When the Go operator ran once more in between, what it set goes too, without a restart of ours."""
+    """When Slinky ran once more in between, what it set goes too, without a restart of ours."""
     desired = token_secret(kube_namespace)
     await watched.applier.apply(desired, None, Secret)
     live = await watched.client.patch(
@@ -88,7 +82,7 @@ async def test_a_controller_that_came_back_makes_way_again(watched: Watched, kub
         field_manager="manager",
     )
     applied = await watched.applier.apply(desired, live, Secret, former_owners={KEY_UID})
-    assert applied.outcome is Outcome.UPDATED
+    assert applied.outcome is ApplyOutcome.UPDATED
     body = await raw(watched.client, Secret, "alice", kube_namespace)
     assert body["metadata"]["ownerReferences"] == [OWNER]
     assert body["data"] == desired["data"]
@@ -129,7 +123,7 @@ async def test_the_owner_of_an_immutable_object_is_replaced(
     live = await watched.client.create(kind, body, field_manager="manager")
     watched.taken()
     held = await watched.applier.apply(token_secret(kube_namespace), live, kind, former_owners={KEY_UID})
-    assert held.outcome is Outcome.IMMUTABLE
+    assert held.outcome is ApplyOutcome.IMMUTABLE
     assert watched.taken() == ["patch"]
     assert held.object == await watched.client.get(kind, "alice", kube_namespace)
     after = await raw(watched.client, kind, "alice", kube_namespace)
@@ -139,7 +133,7 @@ async def test_the_owner_of_an_immutable_object_is_replaced(
     again = await watched.applier.apply(
         token_secret(kube_namespace), held.object, kind, former_owners={KEY_UID}
     )
-    assert again.outcome is Outcome.IMMUTABLE
+    assert again.outcome is ApplyOutcome.IMMUTABLE
     assert watched.taken() == []
 
 

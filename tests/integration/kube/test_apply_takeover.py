@@ -1,4 +1,4 @@
-"""Objects that the Go operator made: its fields become ours, or go."""
+"""Objects that Slinky slurm-operator made: its fields become ours, or go."""
 
 from __future__ import annotations
 
@@ -9,25 +9,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import structlog
 
-from slurm_operator.kube.apply import Applier, Outcome
-from slurm_operator.kube.client import Client
+from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.errors import Conflict, FencedError, NotFound
-from slurm_operator.kube.models import ConfigMap, Deployment, StatefulSet
-from tests.integration.kube.applying import (
-    OWNER,
-    Watched,
-    config_map,
-    deployment,
-    labelled,
-    managers,
-    raw,
-)
+from slurm_operator.kube.models.kinds import ConfigMap, Deployment, StatefulSet
+from slurm_operator.kube.runtime.apply import Applier, ApplyOutcome
+from tests.support.kube.counted_client import OWNER, Watched, config_map, deployment, labelled, managers, raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container
 
     from kubebox import Box
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 TAKEOVER = ("slurm-operator-takeover", "Apply")
 
@@ -50,7 +42,7 @@ def lose_the_lease() -> None:
 
 
 async def made_by_go(client: Client, namespace: str) -> Deployment:
-    """Create a Deployment as the Go operator would, with some things that we do not want."""
+    """Create a Deployment as Slinky slurm-operator would, with some things that we do not want."""
     body = deployment(namespace)
     body["metadata"]["labels"]["old"] = "1"
     body["metadata"]["annotations"] = {"old": "1"}
@@ -61,12 +53,12 @@ async def made_by_go(client: Client, namespace: str) -> Deployment:
 
 
 async def test_fields_of_the_go_operator_are_taken_over(watched: Watched, kube_namespace: str) -> None:
-    """What the Go operator set and we do not want disappears; what users set stays."""
+    """What Slinky slurm-operator set and we do not want disappears; what users set stays."""
     await made_by_go(watched.client, kube_namespace)
     live = await labelled(watched.client, kube_namespace, by="kubectl-edit")
     watched.taken()
     applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
-    assert applied.outcome is Outcome.UPDATED
+    assert applied.outcome is ApplyOutcome.UPDATED
     assert watched.taken() == ["apply", "patch", "apply"]
     body = await raw(watched.client, Deployment, "web", kube_namespace)
     main = body["spec"]["template"]["spec"]["containers"][0]
@@ -87,10 +79,10 @@ async def test_without_a_takeover_the_fields_would_stay(watched: Watched, kube_n
 
 
 async def test_taking_over_equal_content_restarts_nothing(watched: Watched, kube_namespace: str) -> None:
-    """When the Go operator made the very same object, its generation does not move."""
+    """When Slinky slurm-operator made the very same object, its generation does not move."""
     live = await watched.client.create(Deployment, deployment(kube_namespace), field_manager="manager")
     applied = await watched.applier.apply(deployment(kube_namespace), live, Deployment)
-    assert applied.outcome is Outcome.UNCHANGED
+    assert applied.outcome is ApplyOutcome.UNCHANGED
     assert applied.object is not None
     assert applied.object.metadata.generation == live.metadata.generation == 1
     body = await raw(watched.client, Deployment, "web", kube_namespace)
@@ -104,7 +96,7 @@ async def test_a_takeover_happens_once(watched: Watched, kube_namespace: str) ->
     watched.taken()
     restarted = Applier(watched.client)
     again = await restarted.apply(deployment(kube_namespace), first.object, Deployment)
-    assert again.outcome is Outcome.UNCHANGED
+    assert again.outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == ["apply"]
 
 
@@ -149,7 +141,7 @@ async def test_a_takeover_outruns_who_writes_the_status(
         assert managers(body) == {("slurm-operator", "Apply"), ("kube-controller-manager", "Update")}
         assert applied.object == await client.get(Deployment, "web", kube_namespace)
         again = await applier.apply(deployment(kube_namespace), applied.object, Deployment, same=True)
-        assert again.outcome is Outcome.UNCHANGED
+        assert again.outcome is ApplyOutcome.UNCHANGED
         assert fence.writes == 7
 
 
@@ -238,32 +230,32 @@ def stateful_set(namespace: str, image: str = "example.org/main:1") -> dict[str,
 
 
 async def stuck(client: Client, namespace: str) -> StatefulSet:
-    """Create a StatefulSet as the Go operator would, with an immutable field that we do not want."""
+    """Create a StatefulSet as Slinky slurm-operator would, with an immutable field that we do not want."""
     body = stateful_set(namespace)
     body["spec"]["podManagementPolicy"] = "Parallel"
     return await client.create(StatefulSet, body, field_manager="manager")
 
 
 async def test_a_field_that_cannot_be_removed_stays(watched: Watched, kube_namespace: str) -> None:
-    """An immutable field of the Go operator costs a warning; what we want is applied, now and later."""
+    """An immutable field of Slinky slurm-operator costs a warning; what we want is applied, now and later."""
     live = await stuck(watched.client, kube_namespace)
     with structlog.testing.capture_logs() as lines:
         first = await watched.applier.apply(stateful_set(kube_namespace), live, StatefulSet)
     warnings = [line for line in lines if line["log_level"] == "warning"]
     assert [line["event"] for line in warnings] == [
-        "fields that a former operator set cannot be removed and stay"
+        "cannot remove fields that a previous operator set; they are kept"
     ]
     assert warnings[0]["key"] == f"{kube_namespace}/web"
     assert first.object == await watched.client.get(StatefulSet, "web", kube_namespace)
     watched.taken()
     again = await watched.applier.apply(stateful_set(kube_namespace), first.object, StatefulSet)
-    assert again.outcome is Outcome.UNCHANGED
+    assert again.outcome is ApplyOutcome.UNCHANGED
     assert watched.taken() == []
     newer = stateful_set(kube_namespace, image="example.org/main:2")
     second = await watched.applier.apply(newer, first.object, StatefulSet)
-    assert second.outcome is Outcome.UPDATED
+    assert second.outcome is ApplyOutcome.UPDATED
     third = await Applier(watched.client).apply(stateful_set(kube_namespace), second.object, StatefulSet)
-    assert third.outcome is Outcome.UPDATED
+    assert third.outcome is ApplyOutcome.UPDATED
     body = await raw(watched.client, StatefulSet, "web", kube_namespace)
     assert body["spec"]["podManagementPolicy"] == "Parallel"
     assert body["spec"]["template"]["spec"]["containers"][0]["image"] == "example.org/main:1"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.client import BadObject, Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.models import (
+from slurm_operator.kube.client.client import BadObject, Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import (
     ControllerRevision,
     CustomResourceDefinition,
     Node,
@@ -19,7 +19,7 @@ from slurm_operator.kube.models import (
     Service,
     StatefulSet,
 )
-from tests.kinds import STORED_KINDS
+from tests.support.model_kinds import STORED_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.kube.client import Client, PatchType
+from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.errors import (
     AlreadyExists,
     BadRequest,
@@ -17,7 +17,7 @@ from slurm_operator.kube.errors import (
     NotFound,
     TooManyRequests,
 )
-from slurm_operator.kube.models import (
+from slurm_operator.kube.models.kinds import (
     ConfigMap,
     Deployment,
     Namespace,
@@ -140,15 +140,17 @@ async def test_list_not_older_than_a_version(client: Client, kube_namespace: str
 
 
 async def test_metadata_only(client: Client, kube_namespace: str) -> None:
-    """Metadata can be read, listed and watched without the rest of the object."""
+    """Metadata can be read, listed and watched without the rest of the object; a creation answers with it."""
     partial = metadata_only(Secret)
     start = await client.list(partial, kube_namespace)
     body = {
         "metadata": {"name": "s", "namespace": kube_namespace, "labels": {"a": "b"}},
         "stringData": {"k": "v"},
     }
-    await client.create(Secret, body)
+    made = await client.create(partial, body)
     read = await client.get(partial, "s", kube_namespace)
+    assert read == made
+    assert (await client.get(Secret, "s", kube_namespace)).data == {"k": b"v"}
     assert read.metadata.labels == {"a": "b"}
     assert not hasattr(read, "data")
     assert (await client.list(partial, kube_namespace)).items == [read]

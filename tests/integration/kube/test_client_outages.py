@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubebox import Box
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import AlreadyExists, ConnectionFailed, DeadlineExceeded, Gone, KubeError
-from slurm_operator.kube.models import ConfigMap
+from slurm_operator.kube.models.kinds import ConfigMap
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def box(kube_programs: object) -> Iterator[Box]:
-    """Hand out an API server that tests may break, as long as they mend it."""
+    """Hand out an API server that tests may break, as long as they repair it."""
     del kube_programs
     with Box.up() as made:
         yield made

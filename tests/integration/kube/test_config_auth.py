@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import ClientConfig, in_cluster_config, load_config
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig, in_cluster_config, load_config
 from slurm_operator.kube.errors import ConnectionFailed, Forbidden, TlsError, Unauthorized
-from slurm_operator.kube.models import ConfigMap, Namespace
-from tests.executables import python_program, shell_program
+from slurm_operator.kube.models.kinds import ConfigMap, Namespace
+from tests.support.executables import python_program, shell_program
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import ClientConfig, load_config
-from slurm_operator.kube.controller import Controller
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import ClientConfig, load_config
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap
-from slurm_operator.kube.sources import Channel, enqueue_owner
+from slurm_operator.kube.models.kinds import ConfigMap
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.controller import Controller
+from slurm_operator.kube.runtime.manager import Manager
+from slurm_operator.kube.runtime.sources import Channel, enqueue_owner
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from kubebox import Box
-    from slurm_operator.kube.transport import RequestInfo
+    from slurm_operator.kube.client.transport import RequestInfo
 
 DEADLINE = 60.0
 MIRROR, COPY = {"mirror": "yes"}, {"mirrored": "yes"}

@@ -10,21 +10,20 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.client import Client, RequestInfo
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client, RequestInfo
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.decide.event_series import BURST
 from slurm_operator.kube.errors import FencedError
-from slurm_operator.kube.events import EventRecorder, event_body
-from slurm_operator.kube.eventseries import BURST
-from slurm_operator.kube.meta import ObjectMeta
-from slurm_operator.kube.models import Event, Namespace, Pod
-from slurm_operator.kube.parts import ObjectReference
+from slurm_operator.kube.models.kinds import Event, Namespace, Pod
+from slurm_operator.kube.models.meta import ObjectMeta, ObjectReference
+from slurm_operator.kube.process import metrics
+from slurm_operator.kube.runtime.events import EventRecorder, event_body
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from kubebox.pytest_plugin import BoxFactory
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 DEADLINE = 60.0
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import structlog
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.events import EventRecorder
-from slurm_operator.kube.eventseries import FIRST_INTERVAL
-from slurm_operator.kube.parts import ObjectReference
-from tests.integration.kube.scripted import OK, Request, Server, hang, respond, serving, status
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.decide.event_series import FIRST_INTERVAL
+from slurm_operator.kube.models.meta import ObjectReference
+from slurm_operator.kube.process import metrics
+from slurm_operator.kube.runtime.events import EventRecorder
+from tests.support.kube.scripted_server import OK, Request, Server, hang, respond, serving, status
 
 if TYPE_CHECKING:
-    from tests.integration.kube.scripted import Answer
+    from tests.support.kube.scripted_server import Answer
 
 DEADLINE = 60.0
 BROKEN = respond(500, status(500, "InternalError"))
@@ -97,7 +97,7 @@ async def test_each_event_is_given_up_by_its_own_count() -> None:
             assert await recorder.flush(DEADLINE)
         assert dropped("unreachable") - before == 2
         warnings = [line["event"] for line in lines if line["log_level"] == "warning"]
-        assert warnings == ["events of a namespace are given up"]
+        assert warnings == ["events of a namespace are dropped"]
 
 
 async def test_a_failing_patch_costs_no_event() -> None:

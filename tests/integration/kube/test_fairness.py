@@ -6,16 +6,16 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from slurm_operator.kube.controller import PER_NAMESPACE, Controller
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.informer_checks import wait_until
+from slurm_operator.kube.models.kinds import ConfigMap
+from slurm_operator.kube.runtime.controller import PER_NAMESPACE, Controller
+from slurm_operator.kube.runtime.manager import Manager
+from tests.support.kube.informer_checks import wait_until
 
 if TYPE_CHECKING:
     import pytest
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.meta import Key
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Key
 
 LABELS = {"fairness": "yes"}
 OBJECTS = 20

@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.client import Client, PatchType
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Pod
-from tests.integration.kube.faults import Proxy
-from tests.integration.kube.informer_checks import (
+from slurm_operator.kube.models.kinds import ConfigMap, Pod
+from slurm_operator.kube.models.meta import Key
+from tests.support.kube.informer_checks import (
     DEADLINE,
     HASTY,
     IMPATIENT,
@@ -27,13 +26,14 @@ from tests.integration.kube.informer_checks import (
     through,
     wait_until,
 )
-from tests.integration.kube.scripted import Request, respond, serving, stream
+from tests.support.kube.network_faults import Proxy
+from tests.support.kube.scripted_server import Request, respond, serving, stream
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox import Box
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ async def test_recreated_while_disconnected(
         await client.delete(ConfigMap, "phoenix", kube_namespace)
         (new,) = await create_config_maps(client, kube_namespace, "phoenix")
         await wait_until(lambda: proxy.refusals > 1, "the informer tries to come back")
-        proxy.mend()
+        proxy.restore()
         await assert_same_as_fresh_list(informer, client, mirror, (kube_namespace,))
         uids = (old.metadata.uid, new.metadata.uid)
         assert mirror.of("phoenix") == [("added", uids[0]), ("deleted", uids[0]), ("added", uids[1])]
@@ -125,7 +125,7 @@ async def test_an_unreachable_server_is_visible_and_harmless(
         assert isinstance(informer.last_error, KubeError)
         assert names(informer) >= {"one", "two"}
         await client.delete(ConfigMap, "one", kube_namespace)
-        proxy.mend()
+        proxy.restore()
         await assert_same_as_fresh_list(informer, client, mirror, (kube_namespace,))
         await wait_until(lambda: informer.last_error is None, "the recovery is reported")
 
@@ -139,7 +139,7 @@ async def test_a_silent_connection_is_given_up(
         proxy.hang()
         await create_config_maps(client, kube_namespace, "unheard")
         await wait_until(lambda: informer.last_error is not None, "silence is noticed")
-        proxy.mend()
+        proxy.restore()
         await assert_same_as_fresh_list(informer, client, mirror, (kube_namespace,))
 
 

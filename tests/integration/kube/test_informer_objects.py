@@ -6,24 +6,18 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.client import Client, PatchType
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.meta import Key, Object, Part, Resource
-from tests.integration.kube.faults import Proxy
-from tests.integration.kube.informer_checks import (
-    HASTY,
-    assert_same_as_fresh_list,
-    running,
-    through,
-    wait_until,
-)
+from slurm_operator.kube.models.meta import Key, Object, Part, Resource
+from slurm_operator.kube.process import metrics
+from tests.support.kube.informer_checks import HASTY, assert_same_as_fresh_list, running, through, wait_until
+from tests.support.kube.network_faults import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.transport import RequestInfo
+    from slurm_operator.kube.client.transport import RequestInfo
 
 
 class WidgetSpec(Part, frozen=True):
@@ -101,7 +95,7 @@ def widget(name: str, namespace: str, size: object) -> dict[str, Any]:
 
 
 async def test_malformed_objects(client: Client, kube_namespace: str) -> None:
-    """An object that does not decode costs only itself: marked, counted, asked for, and back when mended."""
+    """An object that does not decode costs only itself: marked, counted, asked for, and back when fixed."""
     ns = kube_namespace
     sent: list[RequestInfo] = []
     async with (

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Pod
-from tests.integration.kube.faults import Proxy
-from tests.integration.kube.informer_checks import (
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import ConfigMap, Pod
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.process import metrics
+from tests.support.kube.informer_checks import (
     HASTY,
     assert_same_as_fresh_list,
     config_map,
@@ -28,13 +27,14 @@ from tests.integration.kube.informer_checks import (
     through,
     wait_until,
 )
+from tests.support.kube.network_faults import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox import Box
     from kubebox.pytest_plugin import BoxFactory
-    from slurm_operator.kube.store import Change
+    from slurm_operator.kube.models.store import Change
 
 # Without its watch cache the server answers from etcd alone: what etcd has forgotten is gone at once.
 FORGETFUL = "--watch-cache=false"
@@ -96,7 +96,7 @@ async def test_etcd_compacted(forgetful: Box, direct: Client) -> None:
             await asyncio.to_thread(forgetful.compact_etcd)
             # One more write: the version of the informer is now older than the oldest that etcd serves.
             await create_config_maps(direct, "default", "newest")
-            proxy.mend()
+            proxy.restore()
             await assert_same_as_fresh_list(informer, direct, mirror, ("default", "kube-public"))
             assert relists("ConfigMap", "gone") > before
             assert [what for what, _ in mirror.of("doomed")] == ["added", "deleted"]

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.auth import bearer_token
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.cache.informer import Informer
+from slurm_operator.kube.client.auth import bearer_token
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig
+from slurm_operator.kube.client.tls import tls_context
 from slurm_operator.kube.errors import Forbidden, ServerError
-from slurm_operator.kube.informer import Informer
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, Secret
-from slurm_operator.kube.tls import tls_context
-from tests.integration.kube.faults import silent_server
-from tests.integration.kube.informer_checks import (
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
+from slurm_operator.kube.models.meta import Key
+from tests.support.kube.informer_checks import (
     HASTY,
     assert_same_as_fresh_list,
     create_config_maps,
@@ -25,6 +24,7 @@ from tests.integration.kube.informer_checks import (
     running,
     wait_until,
 )
+from tests.support.kube.network_faults import silent_server
 
 if TYPE_CHECKING:
     from kubebox import Box

@@ -10,20 +10,20 @@ import aiohttp
 import pytest
 from structlog.testing import capture_logs
 
-from slurm_operator.kube.address import Address
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.controller import Controller
+from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.errors import FencedError
-from slurm_operator.kube.health import HealthServer
-from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.manager import LeaseLost, Manager
-from slurm_operator.kube.meta import Key, Object, Resource
-from slurm_operator.kube.models import ConfigMap, CustomResourceDefinition, Lease
+from slurm_operator.kube.models.kinds import ConfigMap, CustomResourceDefinition, Lease
+from slurm_operator.kube.models.meta import Key, Object, Resource
+from slurm_operator.kube.process.listen_address import ListenAddress
+from slurm_operator.kube.process.probes import HealthServer
+from slurm_operator.kube.runtime.controller import Controller
+from slurm_operator.kube.runtime.lease import LeaderElector
+from slurm_operator.kube.runtime.manager import LeaseLost, Manager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 DEADLINE = 60.0
 
@@ -82,7 +82,7 @@ async def probe(health: HealthServer, path: str) -> tuple[int, str]:
 async def test_controllers_wait_for_caches_and_say_for_what(client: Client, kube_namespace: str) -> None:
     """Until every cache is filled nothing is reconciled, and log and probe name the kind and the reason."""
     await client.create(ConfigMap, {"metadata": {"name": "one"}}, namespace=kube_namespace)
-    health = HealthServer(Address("127.0.0.1", 0))
+    health = HealthServer(ListenAddress("127.0.0.1", 0))
     manager = Manager(client, namespaces=[kube_namespace], health=health, sync_log_period=0.2)
     maps, gadgets = manager.informer(ConfigMap), manager.informer(Gadget)
     seen: list[tuple[Key, bool]] = []

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.merge import strategic_merge
-from slurm_operator.kube.mergekeys import TYPES, Field
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.manifests.merge import strategic_merge
+from slurm_operator.kube.manifests.merge_keys import TYPES, MergeField
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.client.client import Client
 
 # The group of each kind in the table, as the OpenAPI document names its definition.
 GROUPS = {
@@ -175,7 +175,7 @@ async def test_table_is_what_the_server_publishes(client: Client) -> None:
     """The table holds the strategies and keys of the OpenAPI document for our kinds, and no others."""
     document = json.loads(await client.raw("GET", "/openapi/v2"))
     definitions: dict[str, Any] = document["definitions"]
-    reached: dict[str, dict[str, Field]] = {}
+    reached: dict[str, dict[str, MergeField]] = {}
 
     def target(schema: dict[str, Any]) -> str:
         for place in (schema, schema.get("items", {}), *schema.get("allOf", ())):
@@ -190,7 +190,7 @@ async def test_table_is_what_the_server_publishes(client: Client) -> None:
         for key, schema in definitions[name].get("properties", {}).items():
             below = target(schema)
             strategy = schema.get("x-kubernetes-patch-strategy", "")
-            fields[key] = Field(strategy, schema.get("x-kubernetes-patch-merge-key", ""), below)
+            fields[key] = MergeField(strategy, schema.get("x-kubernetes-patch-merge-key", ""), below)
             if below:
                 visit(below)
 

@@ -12,18 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube import metrics
-from slurm_operator.kube.auth import bearer_token
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import ClientConfig, load_config
-from slurm_operator.kube.controller import Controller
+from slurm_operator.kube.cache.referenced_objects import (
+    PER_NAMESPACE,
+    Budget,
+    ReferencedObjects,
+    Referrer,
+    enqueue_owners,
+)
+from slurm_operator.kube.client.auth import bearer_token
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import ClientConfig, load_config
+from slurm_operator.kube.client.tls import tls_context
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Secret
-from slurm_operator.kube.references import PER_NAMESPACE, Budget, Owner, References, enqueue_owners
-from slurm_operator.kube.tls import tls_context
-from tests.integration.kube.informer_checks import HASTY, wait_until
+from slurm_operator.kube.models.kinds import Secret
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.process import metrics
+from slurm_operator.kube.runtime.controller import Controller
+from slurm_operator.kube.runtime.manager import Manager
+from tests.support.kube.informer_checks import HASTY, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -39,7 +45,7 @@ class Bed:
 
     def __init__(self, client: Client, namespaces: Sequence[str] = (), budget: Budget | None = None) -> None:
         self.client = client
-        self.references = References(
+        self.references = ReferencedObjects(
             client, Secret, namespaces=namespaces, timing=HASTY, budget=budget, poll_seconds=0.2
         )
         self.heard: Counter[Key] = Counter()
@@ -90,7 +96,7 @@ def cached() -> float:
 async def test_a_life(bed: Bed, client: Client, kube_namespace: str) -> None:
     """An owner hears of the creation, the change, the deletion and the return of what it wants."""
     key, owner = Key(kube_namespace, "key"), Key(kube_namespace, "me")
-    bed.references.want(Owner(NAME, owner), [key])
+    bed.references.want(Referrer(NAME, owner), [key])
     assert await bed.value(key) is None
 
     await put(client, key, "one")
@@ -115,7 +121,7 @@ async def test_only_what_is_named(bed: Bed, client: Client, kube_namespace: str)
     key, other = Key(kube_namespace, "key"), Key(kube_namespace, "other")
     await put(client, other, "hidden")
     await put(client, key, "seen")
-    bed.references.want(Owner(NAME, key), [key])
+    bed.references.want(Referrer(NAME, key), [key])
     assert await bed.value(key) == b"seen"
     assert bed.references._watched[key].informer.store.keys() == [key]
     with pytest.raises(LookupError, match=r"call want\(\) before get\(\)"):
@@ -126,9 +132,9 @@ async def test_the_first_answer_is_no_news(bed: Bed, client: Client, kube_namesp
     """Who waits for the first answer gets it from get() and is not woken a second time for it."""
     key, late = Key(kube_namespace, "key"), Key(kube_namespace, "late")
     await put(client, key, "one")
-    bed.references.want(Owner(NAME, key), [key])
+    bed.references.want(Referrer(NAME, key), [key])
     assert await bed.value(key) == b"one"
-    bed.references.want(Owner(NAME, late), [late])
+    bed.references.want(Referrer(NAME, late), [late])
     assert await bed.value(late) is None
     await put(client, late, "x")
     await wait_until(lambda: bed.heard[late] == 1, "a later change is heard")
@@ -140,9 +146,9 @@ async def test_an_owner_switches(bed: Bed, client: Client, kube_namespace: str) 
     old, new, owner = Key(kube_namespace, "old"), Key(kube_namespace, "new"), Key(kube_namespace, "me")
     await put(client, old, "old")
     await put(client, new, "new")
-    bed.references.want(Owner(NAME, owner), [old])
+    bed.references.want(Referrer(NAME, owner), [old])
     assert await bed.value(old) == b"old"
-    bed.references.want(Owner(NAME, owner), [new])
+    bed.references.want(Referrer(NAME, owner), [new])
     assert await bed.value(new) == b"new"
     assert bed.references.watched == {new}
     await put(client, old, "old again")
@@ -159,7 +165,7 @@ async def test_a_hundred_owners(bed: Bed, client: Client, kube_namespace: str) -
     await put(client, key, "one")
     before = watches()
     for owner in owners:
-        bed.references.want(Owner(NAME, owner), [key])
+        bed.references.want(Referrer(NAME, owner), [key])
     assert [await bed.value(key) for _ in owners] == [b"one"] * 100
     assert watches() - before == 1
     assert len(bed.references._tasks) == 1
@@ -172,10 +178,10 @@ async def test_equal_names_of_two_controllers(bed: Bed, client: Client, kube_nam
     key, same = Key(kube_namespace, "key"), Key(kube_namespace, "same")
     others: list[Key] = []
     bed.references.changes.subscribe(lambda event: others.extend(enqueue_owners("cluster")(event)))
-    bed.references.want(Owner(NAME, same), [key])
-    bed.references.want(Owner("cluster", same), [key])
+    bed.references.want(Referrer(NAME, same), [key])
+    bed.references.want(Referrer("cluster", same), [key])
     assert await bed.value(key) is None
-    bed.references.want(Owner(NAME, same), [])
+    bed.references.want(Referrer(NAME, same), [])
     await put(client, key, "one")
     await wait_until(lambda: others == [same], "the other controller's owner heard")
     assert bed.heard[same] == 0
@@ -186,7 +192,7 @@ async def test_release(bed: Bed, client: Client, kube_namespace: str) -> None:
     key, other = Key(kube_namespace, "key"), Key(kube_namespace, "other")
     await put(client, key, "one")
     before = cached()
-    owners = [Owner(NAME, Key(kube_namespace, "a")), Owner(NAME, Key(kube_namespace, "b"))]
+    owners = [Referrer(NAME, Key(kube_namespace, "a")), Referrer(NAME, Key(kube_namespace, "b"))]
     for owner in owners:
         bed.references.want(owner, [key])
     assert await bed.value(key) == b"one"
@@ -199,7 +205,7 @@ async def test_release(bed: Bed, client: Client, kube_namespace: str) -> None:
     await wait_until(task.done, "the watch ends")
     await wait_until(lambda: cached() == before, "the gauge forgets it")
     assert not bed.references.watched
-    # A later wish starts anew.
+    # A later request starts again.
     bed.references.want(owners[0], [key, other])
     assert await bed.value(key) == b"one"
     assert await bed.value(other) is None
@@ -210,7 +216,7 @@ async def test_wishes_before_the_start(client: Client, kube_namespace: str) -> N
     key = Key(kube_namespace, "key")
     await put(client, key, "one")
     bed, before = Bed(client), watches()
-    bed.references.want(Owner(NAME, key), [key])
+    bed.references.want(Referrer(NAME, key), [key])
     with pytest.raises(KubeError, match=rf"Secret {kube_namespace}/key .*has not answered yet"):
         await bed.references.get(key, timeout=0.0)
     assert watches() == before
@@ -224,7 +230,7 @@ async def test_end(client: Client, kube_namespace: str) -> None:
     bed = Bed(client)
     async with running(bed):
         for number in range(5):
-            bed.references.want(Owner(NAME, Key("", str(number))), [Key(kube_namespace, f"s{number}")])
+            bed.references.want(Referrer(NAME, Key("", str(number))), [Key(kube_namespace, f"s{number}")])
             assert await bed.value(Key(kube_namespace, f"s{number}")) is None
         tasks = [*bed.references._tasks]
     assert len(tasks) == 5
@@ -236,7 +242,7 @@ async def test_confined_to_namespaces(client: Client, kube_namespace: str) -> No
     inside, outside = Key(kube_namespace, "key"), Key("default", "key")
     await put(client, inside, "one")
     async with running(Bed(client, namespaces=[kube_namespace])) as bed:
-        bed.references.want(Owner(NAME, inside), [inside, outside])
+        bed.references.want(Referrer(NAME, inside), [inside, outside])
         assert await bed.value(inside) == b"one"
         with pytest.raises(KubeError, match=rf"Secret default/key is outside of .*\({kube_namespace}\)"):
             await bed.value(outside)
@@ -250,7 +256,7 @@ async def test_refused_by_rbac(kube_box: Box, client: Client, kube_namespace: st
     await put(client, key, "one")
     way_in = await service_account(client, kube_box, kube_namespace)
     async with Client(way_in) as limited, running(Bed(limited)) as bed:
-        bed.references.want(Owner(NAME, owner), [key])
+        bed.references.want(Referrer(NAME, owner), [key])
         with pytest.raises(KubeError, match=rf"Secret {key} .*Forbidden.*cannot list resource"):
             await bed.references.get(key, timeout=3600.0)
         await grant(client, key)
@@ -303,11 +309,11 @@ async def test_the_server_restarts(kube_box_factory: BoxFactory) -> None:
         keys = [Key("default", f"s{number}") for number in range(10)]
         for key in keys:
             await put(client, key, "before")
-            bed.references.want(Owner(NAME, key), [key])
+            bed.references.want(Referrer(NAME, key), [key])
             assert await bed.value(key) == b"before"
         await asyncio.to_thread(box.stop, "kube-apiserver")
         absent = Key("default", "wanted-meanwhile")
-        bed.references.want(Owner(NAME, absent), [absent])
+        bed.references.want(Referrer(NAME, absent), [absent])
         with pytest.raises(KubeError, match=f"Secret {absent} "):
             await bed.references.get(absent, timeout=0.5)
         await asyncio.to_thread(box.start, "kube-apiserver")
@@ -322,11 +328,11 @@ async def test_the_server_restarts(kube_box_factory: BoxFactory) -> None:
 async def test_with_a_controller_and_a_standby(client: Client, kube_namespace: str) -> None:
     """Only a leading replica watches: a standby opens nothing, and with the lease it reconciles and hears."""
     key = Key(kube_namespace, "key")
-    references = References(client, Secret, timing=HASTY)
+    references = ReferencedObjects(client, Secret, timing=HASTY)
     values: list[bytes | None] = []
 
     async def reconcile(owner: Key) -> None:
-        references.want(Owner(NAME, owner), [key])
+        references.want(Referrer(NAME, owner), [key])
         found = await references.get(key)
         values.append(None if found is None else (found.data or {}).get("k"))
 
@@ -373,7 +379,7 @@ async def test_a_life_without_a_watch(client: Client, kube_namespace: str) -> No
     key, owner = Key(kube_namespace, "key"), Key(kube_namespace, "me")
     async with running(Bed(client, budget=Budget(0, 0))) as bed:
         before = watches()
-        bed.references.want(Owner(NAME, owner), [key])
+        bed.references.want(Referrer(NAME, owner), [key])
         assert bed.references.polled == {key}
         assert await bed.value(key) is None
         await put(client, key, "one")
@@ -395,11 +401,11 @@ async def test_a_free_watch_goes_to_an_object_without_one(client: Client, kube_n
     me, you = Key(kube_namespace, "me"), Key(kube_namespace, "you")
     await put(client, second, "one")
     async with running(Bed(client, budget=Budget(1, 1))) as bed:
-        bed.references.want(Owner(NAME, me), [first])
-        bed.references.want(Owner(NAME, you), [second])
+        bed.references.want(Referrer(NAME, me), [first])
+        bed.references.want(Referrer(NAME, you), [second])
         assert bed.references.polled == {second}
         assert await bed.value(second) == b"one"
-        bed.references.want(Owner(NAME, me), [])
+        bed.references.want(Referrer(NAME, me), [])
         assert bed.references.polled == frozenset()
         await wait_until(lambda: bed.heard[you] >= 1, "an owner heard")
         assert await bed.value(second) == b"one"
@@ -416,8 +422,8 @@ async def test_a_tenant_who_names_a_thousand_secrets_has_a_few_watches(
     other = Key("default", "somebody-elses")
     async with running(Bed(client)) as bed:
         before, began = watches(), asyncio.get_running_loop().time()
-        bed.references.want(Owner(NAME, Key(kube_namespace, "greedy")), names)
-        bed.references.want(Owner(NAME, Key("default", "modest")), [other])
+        bed.references.want(Referrer(NAME, Key(kube_namespace, "greedy")), names)
+        bed.references.want(Referrer(NAME, Key("default", "modest")), [other])
         assert await bed.references.get(other) is None
         answered = asyncio.get_running_loop().time() - began
         assert other not in bed.references.polled

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.client import Client, PatchType, RequestInfo
+from slurm_operator.kube.client.client import Client, PatchType, RequestInfo
 from slurm_operator.kube.errors import Conflict, NotFound
-from slurm_operator.kube.history import (
+from slurm_operator.kube.manifests.revisions import HASH_LABEL, go_json, hash_of, hash_revision, same_data
+from slurm_operator.kube.models.kinds import ControllerRevision
+from slurm_operator.kube.runtime.revision_history import (
     History,
     HistoryOwner,
     HistoryPlan,
@@ -18,14 +20,12 @@ from slurm_operator.kube.history import (
     sync_history,
     truncate_history,
 )
-from slurm_operator.kube.models import ControllerRevision
-from slurm_operator.kube.revisions import HASH_LABEL, go_json, hash_of, hash_revision, same_data
 from tests.fixtures.golden import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 LABELS = {"app.kubernetes.io/instance": "compute", "app.kubernetes.io/name": "slurmd"}
 
@@ -77,7 +77,7 @@ async def test_the_hash_survives_the_server(client: Client, kube_namespace: str)
 
 
 async def test_at_rest_nothing_is_written(config: ClientConfig, kube_namespace: str) -> None:
-    """A second pass over an unchanged history sends no write."""
+    """A second reconcile of an unchanged history sends no write."""
     requests: list[RequestInfo] = []
     who = owner(kube_namespace)
     async with Client(config, observe=requests.append) as client:
@@ -103,7 +103,7 @@ async def test_a_late_cache_does_not_make_a_second_revision(client: Client, kube
 
 
 async def test_a_collision_moves_to_another_name(client: Client, kube_namespace: str) -> None:
-    """Other content under the wanted name raises the count; the next pass needs no new one."""
+    """Other content under the wanted name raises the count; the next reconcile needs no new one."""
     who = owner(kube_namespace)
     taken = new_controller_revision(who, data("a"), 1, 0)
     await client.create(ControllerRevision, {**taken, "data": data("other")})
@@ -177,7 +177,7 @@ async def test_orphans_are_adopted_and_labels_completed(client: Client, kube_nam
 async def test_the_orphan_of_a_deleted_set_is_used(
     client: Client, kube_namespace: str, *, cached: bool
 ) -> None:
-    """A Go revision left by a deletion with --cascade=orphan serves the set made anew, under its hash."""
+    """A Go revision left by a deletion with --cascade=orphan serves the set recreated, under its hash."""
     case = next(case for case in CASES if case.name == "06-nodeset-rich")
     recorded = next(item for item in case.made if item["kind"] == "ControllerRevision")
     orphan = {**recorded, "metadata": {**recorded["metadata"], "namespace": kube_namespace}}

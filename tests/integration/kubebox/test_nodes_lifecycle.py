@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox.cgroups import hierarchies
+from kubebox.errors import BoxError
 from kubebox.state import state_root, sweep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kubebox import Box
+    from kubebox.procs import ProcessId
 
     BoxFactory = Callable[..., Box]
 
@@ -168,8 +170,19 @@ def test_a_killed_supervisor_leaves_only_what_the_next_command_removes(kube_box_
     assert not box.state.exists()
 
 
+def kubelet(box: Box) -> ProcessId | None:
+    """Return the process of the first node's kubelet, None while there is none."""
+    try:
+        return box._daemon("node-0.kubelet")
+    except BoxError:
+        return None
+
+
 def test_a_node_fails_and_reboots(kube_box_factory: BoxFactory) -> None:
-    """A killed node is NotReady once its grace is over; started again it is Ready, without its old groups."""
+    """A killed node is NotReady once its grace is over; started again it is Ready, without its old groups.
+
+    A kubelet that is killed is started again by its node.
+    """
     box = kube_box_factory(**{**_ONE, "nodes": 2}, gpus=4, node_grace=12.0)
     until(lambda: node(box, "node-1")["status"]["capacity"].get("nvidia.com/gpu") == "4", "GPUs are claimed")
     box.stop("node-1", kill=True)
@@ -185,3 +198,6 @@ def test_a_node_fails_and_reboots(kube_box_factory: BoxFactory) -> None:
     until(lambda: node(box, "node-1")["status"]["capacity"].get("nvidia.com/gpu") == "4", "GPUs are back")
     assert box.status()["node-1"]["health"] == "running"
     assert not [top for top in tops if top.exists()]
+    killed = kubelet(box)
+    box.crash("node-0.kubelet")
+    until(lambda: kubelet(box) not in (None, killed), "the node starts its kubelet again")

@@ -1,4 +1,4 @@
-"""A Slurm box can be broken and mended in the ways that matter to whoever talks to Slurm."""
+"""A Slurm box can be broken and repaired in the ways that matter to clients of Slurm."""
 
 from __future__ import annotations
 

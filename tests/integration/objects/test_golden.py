@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.objects.references import data_checksum
+from slurm_operator.objects.content_references import data_checksum
 from tests.fixtures.golden import CASES, Case
-from tests.integration.objects.comparison import comparable, defaulted, differences
-from tests.unit.objects.goldens import HOST_KEYS, NAMESPACE_IN_TEXT, world
+from tests.support.objects.golden_cases import HOST_KEYS, NAMESPACE_IN_TEXT, world
+from tests.support.rendering_comparison import comparable, defaulted, differences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,9 @@ WANTED = {
     ("Deployment", "login"): [_KEY_HASH],
     # Each slurmctld is scraped once.
     ("ServiceMonitor", "controller"): [
-        f"spec.endpoints[{index}].relabelings: only ours" for index in range(4)
+        f"spec.endpoints[{index}].{name}: only ours"
+        for index in range(4)
+        for name in ("followRedirects", "relabelings")
     ],
 }
 _SERVICE_MONITOR = "ServiceMonitor"  # no API server of the tests knows this kind; it has no defaults

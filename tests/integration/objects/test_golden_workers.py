@@ -9,9 +9,9 @@ import pytest
 
 from slurm_operator.objects.slurmd import PRE_STOP
 from tests.fixtures.golden import CASES, Case
-from tests.integration.objects.comparison import comparable, defaulted, differences
-from tests.unit.objects.goldens import world
-from tests.unit.objects.workers import made_from
+from tests.support.objects.golden_cases import world
+from tests.support.objects.recorded_workers import made_from
+from tests.support.rendering_comparison import comparable, defaulted, differences
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +73,7 @@ def _settle(ours: Manifest, golden: Manifest) -> None:
     assert command == [*theirs[:-1], PRE_STOP]
     command[-1] = theirs[-1]
     topology = "topology.slinky.slurm.net/spec"
-    if topology not in ours["metadata"]["annotations"]:  # copied from the machine, once it is known
+    if topology not in ours["metadata"]["annotations"]:  # copied from the Kubernetes node, once it is known
         golden["metadata"]["annotations"].pop(topology, None)
     slurmd = ours["spec"]["containers"][0]
     assert ours["metadata"]["annotations"].pop("nodeset.slinky.slurm.net/stated-name") == "true"

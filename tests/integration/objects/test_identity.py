@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.objects.slurmd import pod, worker_template
-from slurm_operator.objects.slurmd_identity import Worker, node_of, numbered, of_node
-from tests.unit.objects.goldens import DOMAIN
-from tests.unit.objects.making import controller, found, node_set
-from tests.unit.objects.workers import existing, node
+from slurm_operator.objects.slurmd_identity import WorkerIdentity, node_of, numbered, of_node
+from tests.support.objects.golden_cases import DOMAIN
+from tests.support.objects.recorded_workers import existing, node
+from tests.support.objects.resources import controller, found, node_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ def box(request: pytest.FixtureRequest, slurm_box_factory: Callable[..., SlurmBo
     return slurm_box_factory(release=request.param, nodes=1, extra_conf="SlurmdPidFile=/run/slurmd/%n.pid")
 
 
-def _manifest(worker: Worker | None = None, **spec: Any) -> dict[str, Any]:
+def _manifest(worker: WorkerIdentity | None = None, **spec: Any) -> dict[str, Any]:
     gpu = node_set("gpu", extraConf="CPUs=1 RealMemory=100", **spec)
     template = worker_template(gpu, controller(), found(), cluster_domain=DOMAIN)
     return pod(template, worker or numbered(gpu, 0), "abc")
@@ -110,7 +110,7 @@ def _until(holds: Callable[[], bool], what: str, seconds: float = 60) -> None:
     ids=["host network with another host name", "FQDN", "DaemonSet on the host network"],
 )
 def test_a_worker_has_the_name_that_is_read_from_its_pod(
-    box: SlurmBox, worker: Worker | None, spec: dict[str, Any], hostname: str
+    box: SlurmBox, worker: WorkerIdentity | None, spec: dict[str, Any], hostname: str
 ) -> None:
     """Whatever the hostname of its container, slurmd registers under the name that the operator expects."""
     manifest = _manifest(worker, **spec)

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.objects.slurmd_conf import ENV_MEMORY, resource_environment
-from slurm_operator.slurm import conf
-from tests.unit.objects.making import node_set
+from slurm_operator.slurm.conf import conf_files
+from tests.support.objects.resources import node_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,7 +54,7 @@ pytestmark = pytest.mark.skipif(
 def box(request: pytest.FixtureRequest, slurm_box_factory: Callable[..., SlurmBox]) -> SlurmBox:
     """Hand out a cluster without nodes, configured as the operator would."""
     made = slurm_box_factory(release=request.param, nodes=0, extra_conf="TaskPlugin=task/cgroup")
-    text = conf.cgroup_conf(constrain_memory=True).replace("cgroup/v2", "cgroup/v1")
+    text = conf_files.cgroup_conf(constrain_memory=True).replace("cgroup/v2", "cgroup/v1")
     (made.home.parent / "etc" / "cgroup.conf").write_text(text, encoding="utf-8")
     made.run("scontrol", "reconfigure")
     return made

@@ -9,10 +9,10 @@ import pytest
 
 from kubebox import BoxError
 from slurm_operator.objects import login, slurmctld, slurmdbd, slurmrestd
-from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.slurm_conf import SlurmCluster
 from slurm_operator.objects.slurmd import worker_template
-from tests.unit.objects.goldens import DOMAIN
-from tests.unit.objects.making import accounting, controller, found, loginset, node_set, restapi
+from tests.support.objects.golden_cases import DOMAIN
+from tests.support.objects.resources import accounting, controller, found, loginset, node_set, restapi
 
 if TYPE_CHECKING:
     from kubebox import Box
@@ -39,7 +39,7 @@ UNPRIVILEGED = {"securityContext": {"privileged": False, "capabilities": {"$patc
 
 def specs() -> dict[str, dict[str, Any]]:
     """Return the spec of each daemon's pods, with nothing in it that a user asked for but images."""
-    cluster = Cluster(controller(slurmctld=IMAGE, logfile=IMAGE, persistence={"enabled": False}))
+    cluster = SlurmCluster(controller(slurmctld=IMAGE, logfile=IMAGE, persistence={"enabled": False}))
     made = {
         "slurmctld": slurmctld.stateful_set(cluster, found()),
         "slurmdbd": slurmdbd.stateful_set(accounting(slurmdbd=IMAGE), found()),
@@ -48,7 +48,7 @@ def specs() -> dict[str, dict[str, Any]]:
             loginset(login=IMAGE, initconf=IMAGE), cluster.controller, found(), cluster_domain=DOMAIN
         ),
     }
-    hardened = Cluster(
+    hardened = SlurmCluster(
         controller(slurmctld=HARDENED, logfile=HARDENED, persistence={"enabled": False}, template=PROFILE)
     )
     made |= {

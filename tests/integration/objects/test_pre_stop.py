@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.objects.slurmd import PRE_STOP
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.rest import RestClient
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.rest.client import RestClient
 
 if TYPE_CHECKING:
     from collections.abc import Callable

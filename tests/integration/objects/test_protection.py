@@ -8,16 +8,16 @@ import msgspec
 import pytest
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.apply import Applier
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import Invalid, TooManyRequests
-from slurm_operator.kube.models import Pod, PodDisruptionBudget
+from slurm_operator.kube.models.kinds import Pod, PodDisruptionBudget
+from slurm_operator.kube.runtime.apply import Applier
 from slurm_operator.objects import slurmd_shared
-from slurm_operator.objects.nodefit import overdue_tolerations
-from tests.integration.kube.applying import managers, raw
-from tests.integration.programs.running import await_kinds, eventually, install_crds
-from tests.unit.objects.making import node_set
+from slurm_operator.objects.node_fit import overdue_tolerations
+from tests.support.kube.counted_client import managers, raw
+from tests.support.objects.resources import node_set
+from tests.support.processes import await_kinds, eventually, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ def _budget(namespace: str) -> Manifest:
 
 
 def _older(namespace: str) -> Manifest:
-    """Return the budget as the Go operator and older versions of this one make it."""
+    """Return the budget as Slinky slurm-operator and older versions of this one make it."""
     made = _budget(namespace)
     spec = {name: value for name, value in made["spec"].items() if name != "minAvailable"}
     return {**made, "spec": {**spec, "maxUnavailable": 0}}

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.objects.slurmd_conf import node_conf
-from tests.unit.objects.making import node_set
-from tests.unit.objects.test_slurmd_conf import read_by_a_shell
+from tests.support.executables import read_by_a_shell
+from tests.support.objects.resources import node_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @pytest.mark.parametrize("release", ["26.05", "24.11"])
 def test_a_node_without_topology_registers(release: str, slurm_box_factory: Callable[..., SlurmBox]) -> None:
-    """A worker whose machine has no topology is a healthy node with all options that the user gave."""
+    """A worker whose node has no topology is a healthy Slurm node with all options of the user."""
     box = slurm_box_factory(release=release, nodes=1)
     extra = "Feature=a100 cpus=2 realmemory=500 weight=10"
     (conf,) = read_by_a_shell(node_conf(node_set("gpu", extraConf=extra)), SLINKY_TOPOLOGY="")

@@ -1,4 +1,4 @@
-"""Workloads that the reference made, on a real API server, taken over by our own."""
+"""Workloads that Slinky slurm-operator created, on a real API server, migrated to our own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.apply import Applier
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.models import Deployment, StatefulSet
-from slurm_operator.objects.claims import keep_claims
-from slurm_operator.objects.takeover import settle
-from tests.unit.objects.goldens import WORLDS, world
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Deployment, StatefulSet
+from slurm_operator.kube.runtime.apply import Applier
+from slurm_operator.objects.migration import settle
+from slurm_operator.objects.slurmctld_claim import keep_claims
+from tests.support.objects.golden_cases import WORLDS, world
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -69,7 +69,7 @@ async def test_a_takeover_restarts_nothing(client: Client, kube_namespace: str, 
 
 
 async def test_the_next_change_brings_everything(client: Client, kube_namespace: str) -> None:
-    """After a takeover, one real change is one new template, with all that is ours in it."""
+    """After a migration, one real change is one new template, with all that is ours in it."""
     seen = world(WORLDS["01-minimal"].case, kube_namespace)
     item = next(item for item in seen.workloads() if item["kind"] == "StatefulSet")
     _, after = await _taken_over(client, item, seen.running(item, kube_namespace), kube_namespace)

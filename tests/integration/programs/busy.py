@@ -11,11 +11,11 @@ import asyncio
 import sys
 import time
 
-from slurm_operator.kube import log
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.models import ConfigMap
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import ConfigMap
+from slurm_operator.kube.process import log
+from slurm_operator.kube.runtime.lease import LeaderElector
 
 LEASE_SECONDS = 5.0
 

@@ -12,12 +12,12 @@ import sys
 from typing import TYPE_CHECKING
 
 from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
-from slurm_operator.kube.controller import Controller
+from slurm_operator.kube.runtime.controller import Controller
 from slurm_operator.process import run_manager
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.meta import Key
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.meta import Key
 
 
 async def never_stop() -> None:

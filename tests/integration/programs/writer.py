@@ -12,12 +12,12 @@ import asyncio
 import signal
 import sys
 
-from slurm_operator.kube import log
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.kube.errors import FencedError, KubeError
-from slurm_operator.kube.lease import LeaderElector
-from slurm_operator.kube.models import ConfigMap
+from slurm_operator.kube.models.kinds import ConfigMap
+from slurm_operator.kube.process import log
+from slurm_operator.kube.runtime.lease import LeaderElector
 
 STUBBORN = 300
 

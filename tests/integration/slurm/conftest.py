@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.rest import RestClient
-from tests.integration.slurm.hostile import HostileSlurmrestd
+from slurm_operator.slurm.rest.client import RestClient
+from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

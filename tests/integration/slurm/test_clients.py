@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.contextvars import bind_contextvars, clear_contextvars, get_contextvars
 
-from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
 from slurm_operator.slurm.errors import Unavailable
 from slurm_operator.slurm.metrics import RequestStats, SlurmCollector
-from slurm_operator.slurm.token import FixedToken
-from slurm_operator.slurm.view import EMPTY
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job
+from slurm_operator.slurm.model.view import EMPTY
+from slurm_operator.slurm.rest.connections import ConnectionKey, Connections, ConnectionTarget
+from slurm_operator.slurm.web_token import FixedToken
+from tests.support.processes import eventually
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd, job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.slurm.clients import Receiver
-    from slurm_operator.slurm.view import ViewUpdate
+    from slurm_operator.slurm.model.view import ViewUpdate
+    from slurm_operator.slurm.rest.connections import Receiver
 
 OURS = "slurm-operator: "
 MAIN = ConnectionKey("Controller", "slurm", "main")
@@ -29,9 +29,9 @@ OTHER = ConnectionKey("Controller", "slurm", "other")
 FAR = ConnectionKey("Cluster", "slurm", "far")
 
 
-def target(server: HostileSlurmrestd, token: str = "a-token") -> Target:  # noqa: S107 - it opens nothing
+def target(server: HostileSlurmrestd, token: str = "a-token") -> ConnectionTarget:  # noqa: S107 - it opens nothing
     source = FixedToken(token)
-    return Target(server.url, source.fingerprint, source)
+    return ConnectionTarget(server.url, source.fingerprint, source)
 
 
 @asynccontextmanager
@@ -216,7 +216,7 @@ async def test_the_start_of_a_failure_is_remembered(server: HostileSlurmrestd) -
     """`failing_since` is the first failure of a row, and gone with the first success."""
     async with opened() as connections:
         found = connections.set(MAIN, target(server))
-        await eventually(lambda: found.view.taken is not None, "it works")
+        await eventually(lambda: found.view.listed_at is not None, "it works")
         assert found.failing_since is None
         server.fault = Fault.BAD_GATEWAY
         found.watch.wake()
@@ -267,7 +267,7 @@ async def test_metrics_of_a_connection(server: HostileSlurmrestd) -> None:
         collector = SlurmCollector(connections, stats, reason_prefix=OURS)
         found = connections.set(MAIN, target(server))
         assert samples(collector, "up") == {("slurm/main",): 0.0}
-        await eventually(lambda: found.view.jobs_taken is not None, "nodes and jobs are known")
+        await eventually(lambda: found.view.jobs_listed_at is not None, "nodes and jobs are known")
         mine = {"cluster": "slurm/main"}
         assert samples(collector, "up") == {("slurm/main",): 1.0}
         assert {key for key, value in samples(collector, "nodes", **mine).items() if value} == {
@@ -294,7 +294,7 @@ async def test_nothing_is_left_of_a_removed_connection(server: HostileSlurmrestd
     async with opened(stats) as connections:
         collector = SlurmCollector(connections, stats, reason_prefix=OURS)
         found = connections.set(MAIN, target(server))
-        await eventually(lambda: found.view.taken is not None, "it works")
+        await eventually(lambda: found.view.listed_at is not None, "it works")
         server.fault = Fault.HANG
         found.watch.wake()
         seen = len(server.log)

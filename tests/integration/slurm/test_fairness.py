@@ -6,17 +6,18 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
-from slurm_operator.slurm import limits, slices
-from slurm_operator.slurm.clients import ConnectionKey, Connections, Target
-from slurm_operator.slurm.pace import WatchTiming
-from slurm_operator.slurm.room import SHARED
-from slurm_operator.slurm.token import FixedToken
-from slurm_operator.slurm.view import Known, Unknown
-from tests.integration.slurm.bombs import BOMBS
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from slurm_operator.slurm.decide.poll_schedule import WatchTiming
+from slurm_operator.slurm.model import reply_limits
+from slurm_operator.slurm.model.view import Known, Unknown
+from slurm_operator.slurm.rest import thread_turns
+from slurm_operator.slurm.rest.connections import ConnectionKey, Connections, ConnectionTarget
+from slurm_operator.slurm.rest.reply_memory import SHARED
+from slurm_operator.slurm.web_token import FixedToken
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
+from tests.support.slurm.oversized_replies import BOMBS
 
 if TYPE_CHECKING:
-    from slurm_operator.slurm.clients import Connection
+    from slurm_operator.slurm.rest.connections import Connection
 
 CLUSTERS = 50
 ROUNDS = 5
@@ -29,7 +30,7 @@ SLOTS = 4
 def connect(connections: Connections, number: int, server: HostileSlurmrestd) -> Connection:
     source = FixedToken("a-token")
     key = ConnectionKey("Cluster", "tenants", f"cluster-{number}")
-    return connections.set(key, Target(server.url, source.fingerprint, source), QUICK)
+    return connections.set(key, ConnectionTarget(server.url, source.fingerprint, source), QUICK)
 
 
 async def refresh(connection: Connection, times: int) -> None:
@@ -58,18 +59,18 @@ async def test_hostile_clusters_occupy_nothing_of_the_others() -> None:
         refreshed = asyncio.gather(*(refresh(connection, ROUNDS) for connection in others))
         most_waiting = most_taken = 0
         while not refreshed.done():
-            most_waiting = max(most_waiting, slices._THREAD._work_queue.qsize())
-            most_taken = max(most_taken, SHARED.taken)
+            most_waiting = max(most_waiting, thread_turns._THREAD._work_queue.qsize())
+            most_taken = max(most_taken, SHARED.used)
             await asyncio.sleep(0.005)
         await refreshed
         now = asyncio.get_running_loop().time()
         assert all(isinstance(connection.view.node("n1", now), Known) for connection in others)
         assert all(isinstance(connection.view.node("n1", now), Unknown) for connection in hostile)
         assert most_waiting <= len(servers)
-        assert 0 <= most_taken <= limits.MAX_READ_TOGETHER
+        assert 0 <= most_taken <= reply_limits.MAX_READ_TOGETHER
         assert all(server.open_connections <= 2 * SLOTS for server in servers)
         async with asyncio.timeout(DEADLINE):
             while hostile[1].view.failure is None:  # noqa: ASYNC110 - a view has no event
                 await asyncio.sleep(0.01)
         assert hostile[1].view.failure.kind == "ReplyTooLarge"
-    assert SHARED.taken == 0
+    assert SHARED.used == 0

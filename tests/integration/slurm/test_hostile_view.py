@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from slurm_operator.slurm.belief import Trust
-from slurm_operator.slurm.view import Absent, Known, Unknown
-from slurm_operator.slurm.watch import WatchTiming
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job
-from tests.integration.slurm.watching import Watching, watching
+from slurm_operator.slurm.decide.node_list_trust import TrustRules
+from slurm_operator.slurm.model.view import Absent, Known, Unknown
+from slurm_operator.slurm.watch.watcher import WatchTiming
+from tests.support.slurm.fast_watch import Watching, watching
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd, job
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -42,8 +42,8 @@ HASTY = WatchTiming(
     cost=0.0,
 )
 # A name never seen is absent soon; a lie would have to go on for longer than any test lasts.
-TRUST = Trust(lists=3, seconds=0.1, wide_lists=10, wide_seconds=60.0, grace=0.0)
-PATIENT = Trust(lists=3, seconds=60.0, wide_lists=10, wide_seconds=60.0, grace=0.0)
+TRUST = TrustRules(lists=3, seconds=0.1, wide_lists=10, wide_seconds=60.0, grace=0.0)
+PATIENT = TrustRules(lists=3, seconds=60.0, wide_lists=10, wide_seconds=60.0, grace=0.0)
 
 WORKERS = tuple(f"w{index:02}" for index in range(12))
 NAMES = ("drained", "running", "suspended", *WORKERS, "finished")
@@ -78,7 +78,7 @@ def well(running: Watching) -> bool:
 
 @asynccontextmanager
 async def watched(
-    trust: Trust = TRUST, fault: Fault | None = None
+    trust: TrustRules = TRUST, fault: Fault | None = None
 ) -> AsyncIterator[tuple[HostileSlurmrestd, Watching]]:
     """Run a server, with a fault from the start if one is given, and a watch of it."""
     async with HostileSlurmrestd() as server:
@@ -169,7 +169,7 @@ async def test_a_short_list_is_suspicious(fault: Fault) -> None:
         assert len(answers) == 1
         assert {type(answer) for answer in answers} == {Unknown}
         assert running.view.suspicion is not None
-        assert "missing" in running.view.suspicion
+        assert "lacks" in running.view.suspicion
         server.fault = None
         await running.until(lambda: well(running))
 

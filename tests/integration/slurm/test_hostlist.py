@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.hostlist import expand, fold
+from slurm_operator.slurm.model.hostlist import expand, fold
 
 if TYPE_CHECKING:
     from kubebox.slurm import SlurmBox

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from kubebox.slurm.daemons import CLUSTER
 from tests.integration.slurm.test_rest_real import known, listed, old
-from tests.integration.slurm.waiting import until
+from tests.support.slurm.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kubebox.slurm import SlurmBox
-    from slurm_operator.slurm.model import Node
-    from slurm_operator.slurm.rest import RestClient
+    from slurm_operator.slurm.model.records import Node
+    from slurm_operator.slurm.rest.client import RestClient
 
 NAME = "identified"
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.view import Absent, Known, Reason
-from tests.integration.slurm.waiting import until
-from tests.integration.slurm.watching import CALM, EAGER, Watching, now, watching
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.model.view import Absent, AnswerReason, Known
+from tests.support.slurm.fast_watch import CALM, EAGER, Watching, now, watching
+from tests.support.slurm.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox.slurm import SlurmBox
-    from slurm_operator.slurm.view import ViewUpdate
+    from slurm_operator.slurm.model.view import ViewUpdate
 
 NODE = "n0"
 OURS = "slurm-operator: scale-in"
@@ -60,7 +60,7 @@ async def start(box: SlurmBox, running: Watching, seconds: float = 100.0) -> int
     """Run a job on the node and wait until the view has it."""
     job = await asyncio.to_thread(box.submit, seconds=seconds, nodes=[NODE], options=["--time=5"])
     await until(lambda: job_state(box, job), lambda state: state == "RUNNING")
-    await running.until(lambda: NODE in running.view.jobs.holds)
+    await running.until(lambda: NODE in running.view.jobs.by_node)
     return job
 
 
@@ -68,10 +68,10 @@ async def test_a_drain_with_a_job_on_it(box: SlurmBox, watched: Watching) -> Non
     """A node drains while its job runs, and is drained in the first list asked for after the job's end."""
     assert isinstance(watched.answer(NODE), Known)
     job = await start(box, watched)
-    assert watched.view.jobs.holds[NODE].jobs == (job,)
+    assert watched.view.jobs.by_node[NODE].jobs == (job,)
     end = watched.view.latest_end(NODE)
     drained_at = await drain(watched)
-    await watched.until(lambda: watched.verdict(NODE, drained_at).reason is Reason.JOBS_RUNNING)
+    await watched.until(lambda: watched.verdict(NODE, drained_at).reason is AnswerReason.JOBS_RUNNING)
     assert f"job {job}" in watched.verdict(NODE).message
     await watched.always(lambda: not watched.verdict(NODE).drained, rounds=5)
     assert end == watched.view.latest_end(NODE)
@@ -96,9 +96,9 @@ async def test_a_drain_with_a_job_on_it(box: SlurmBox, watched: Watching) -> Non
 
 async def test_an_idle_node_is_drained_with_the_first_list_after_the_write(watched: Watching) -> None:
     """A view from before the drain, and one that was under way, say nothing; the next one says drained."""
-    assert watched.verdict(NODE).reason is Reason.NOT_DRAINING
+    assert watched.verdict(NODE).reason is AnswerReason.NOT_DRAINING
     drained_at = await drain(watched)
-    assert watched.verdict(NODE, drained_at).reason is Reason.DRAIN_PENDING
+    assert watched.verdict(NODE, drained_at).reason is AnswerReason.DRAIN_PENDING
     await watched.until(lambda: watched.verdict(NODE, drained_at).drained)
     assert watched.polls(drained_at) == 1
 
@@ -115,7 +115,7 @@ async def test_answers_of_unchanged(box: SlurmBox, watched: Watching) -> None:
 
     # Slurm sends jobs that have not changed as an empty list; at least half of these were asked for that way.
     await watched.until(lambda: asked("jobs", "ok", "unchanged") >= 4 and asked("nodes", "unchanged") >= 2)
-    assert watched.view.jobs.holds[NODE].jobs == (job,)
+    assert watched.view.jobs.by_node[NODE].jobs == (job,)
 
 
 async def test_a_drain_of_somebody_else_is_recognisable(box: SlurmBox, watched: Watching) -> None:
@@ -145,7 +145,9 @@ async def test_a_suspended_job_holds_its_node(box: SlurmBox, watched: Watching) 
     assert isinstance(answer, Known)
     assert answer.node.alloc_cpus == 0
     assert "MIXED" in answer.node.state
-    await watched.always(lambda: watched.verdict(NODE, drained_at).reason is Reason.JOBS_RUNNING, rounds=5)
+    await watched.always(
+        lambda: watched.verdict(NODE, drained_at).reason is AnswerReason.JOBS_RUNNING, rounds=5
+    )
 
 
 async def test_names_that_slurm_does_not_have(watched: Watching) -> None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kubebox.slurm import SlurmBox, SlurmSpec
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.view import Absent, Reason, Unknown
-from tests.integration.slurm.watching import EAGER, Watching, now, watching
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.model.view import Absent, AnswerReason, Unknown
+from tests.support.slurm.fast_watch import EAGER, Watching, now, watching
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -69,30 +69,30 @@ async def test_an_epilog_holds_its_node(own: SlurmBox, watched: Watching) -> Non
     hold = own.home / "hold"
     hold.touch()
     job = await asyncio.to_thread(own.submit, seconds=0, nodes=["n0"])
-    await watched.until(lambda: "n0" in watched.view.jobs.holds)
+    await watched.until(lambda: "n0" in watched.view.jobs.by_node)
     drained_at = await drain(watched, "n0")
-    await watched.until(lambda: watched.verdict("n0", drained_at).reason is Reason.JOBS_COMPLETING)
+    await watched.until(lambda: watched.verdict("n0", drained_at).reason is AnswerReason.JOBS_COMPLETING)
     node = watched.view.nodes["n0"]
     assert {"IDLE", "DRAIN", "COMPLETING"} <= set(node.state)
     assert node.alloc_cpus == 0
-    await watched.until(lambda: watched.view.jobs.holds["n0"].jobs == (job,))
+    await watched.until(lambda: watched.view.jobs.by_node["n0"].jobs == (job,))
     await watched.always(lambda: not watched.verdict("n0").drained, rounds=5)
-    await watched.until(lambda: watched.verdict("n0").reason is Reason.JOBS_COMPLETING)
+    await watched.until(lambda: watched.verdict("n0").reason is AnswerReason.JOBS_COMPLETING)
     hold.unlink()
     await watched.until(lambda: watched.verdict("n0", drained_at).drained)
     await watched.rest.update_nodes("n0", NodeUpdate(state=("UNDRAIN",)))
-    await watched.until(lambda: watched.verdict("n0").reason is Reason.NOT_DRAINING)
+    await watched.until(lambda: watched.verdict("n0").reason is AnswerReason.NOT_DRAINING)
 
 
 async def test_slurmctld_stopped_and_started(own: SlurmBox, watched: Watching) -> None:
     """Without slurmctld a view grows stale and says why; with it all is known again, the job included."""
     job = await asyncio.to_thread(own.submit, seconds=300, nodes=["n1"])
-    await watched.until(lambda: "n1" in watched.view.jobs.holds)
+    await watched.until(lambda: "n1" in watched.view.jobs.by_node)
     drained_at = await drain(watched, "n1")
-    await watched.until(lambda: watched.verdict("n1", drained_at).reason is Reason.JOBS_RUNNING)
+    await watched.until(lambda: watched.verdict("n1", drained_at).reason is AnswerReason.JOBS_RUNNING)
     await asyncio.to_thread(own.stop, "slurmctld")
-    await watched.until(lambda: reasons(watched) == {Reason.SLURMCTLD_DOWN})
-    assert watched.verdict("n1", drained_at).reason is Reason.SLURMCTLD_DOWN
+    await watched.until(lambda: reasons(watched) == {AnswerReason.SLURMCTLD_DOWN})
+    assert watched.verdict("n1", drained_at).reason is AnswerReason.SLURMCTLD_DOWN
     assert isinstance(watched.answer("n999"), Unknown)
     await watched.until(lambda: not watched.view.controllers[0].responding)
     before = watched.view.up_since
@@ -101,29 +101,31 @@ async def test_slurmctld_stopped_and_started(own: SlurmBox, watched: Watching) -
     watched.updates.clear()
     await asyncio.to_thread(own.start, "slurmctld")
     await all_known(watched)
-    await watched.until(lambda: watched.verdict("n1", drained_at).reason is Reason.JOBS_RUNNING)
+    await watched.until(lambda: watched.verdict("n1", drained_at).reason is AnswerReason.JOBS_RUNNING)
     await watched.until(lambda: any(update.view.failure is None for update in watched.updates))
     first = next(update.view for update in watched.updates if update.view.failure is None)
-    assert first.taken is not None
+    assert first.listed_at is not None
     assert first.up_since is not None
     assert first.up_since > before
-    young = first.node("n999", first.taken)
+    young = first.node("n999", first.listed_at)
     assert isinstance(young, Unknown)
     # Usually the former; the latter if this machine was so busy that slurmctld is no longer young.
-    assert young.reason is (Reason.CONTROLLER_JUST_STARTED if first.just_started else Reason.NODE_MISSING)
+    assert young.reason is (
+        AnswerReason.CONTROLLER_JUST_STARTED if first.just_started else AnswerReason.NODE_MISSING
+    )
     await watched.until(lambda: isinstance(watched.answer("n999"), Absent))
 
     await asyncio.to_thread(own.run, "scancel", str(job))
     await watched.until(lambda: watched.verdict("n1", drained_at).drained)
     await watched.rest.update_nodes("n1", NodeUpdate(state=("UNDRAIN",)))
-    await watched.until(lambda: watched.verdict("n1").reason is Reason.NOT_DRAINING)
+    await watched.until(lambda: watched.verdict("n1").reason is AnswerReason.NOT_DRAINING)
 
 
 async def test_slurmrestd_stopped_and_started(own: SlurmBox, watched: Watching) -> None:
     """Without slurmrestd nothing is known once the view is old, and everything when it is back."""
     await asyncio.to_thread(own.stop, "slurmrestd")
     assert (reasons(watched) == {"Known"}) is not watched.view.stale(now())
-    await watched.until(lambda: reasons(watched) == {Reason.SLURM_UNREACHABLE})
+    await watched.until(lambda: reasons(watched) == {AnswerReason.SLURM_UNREACHABLE})
     assert isinstance(watched.answer("n999"), Unknown)
     await asyncio.to_thread(own.start, "slurmrestd")
     await all_known(watched)
@@ -134,7 +136,7 @@ async def test_the_jwt_key_is_rotated(own: SlurmBox) -> None:
     token = own.token()
     async with watching(own.url, lambda: token) as watched:
         await asyncio.to_thread(own.rotate_jwt_key)
-        await watched.until(lambda: reasons(watched) == {Reason.TOKEN_REFUSED})
+        await watched.until(lambda: reasons(watched) == {AnswerReason.TOKEN_REFUSED})
         assert token not in str(watched.answer("n0"))
         assert token not in repr(watched.view)
         token = own.token()
@@ -147,7 +149,7 @@ async def test_a_token_expires(own: SlurmBox) -> None:
     async with watching(own.url, lambda: token, settled=False) as watched:
         await all_known(watched)
         token = own.token(lifetime=2.0)
-        await watched.until(lambda: reasons(watched) == {Reason.TOKEN_REFUSED})
+        await watched.until(lambda: reasons(watched) == {AnswerReason.TOKEN_REFUSED})
         token = own.token()
         await all_known(watched)
 
@@ -155,22 +157,22 @@ async def test_a_token_expires(own: SlurmBox) -> None:
 async def test_slurmctld_lost_its_state(own: SlurmBox, watched: Watching) -> None:
     """A slurmctld that lost its state shows no node: nothing is known, and for long nothing is absent."""
     await asyncio.to_thread(own.submit, seconds=300, nodes=["n2"])
-    await watched.until(lambda: "n2" in watched.view.jobs.holds)
+    await watched.until(lambda: "n2" in watched.view.jobs.by_node)
     drained_at = await drain(watched, "n2")
     await asyncio.to_thread(own.lose_state)
     await watched.until(
         lambda: (
-            reasons(watched) == {Reason.LIST_SUSPICIOUS}
-            and watched.verdict("n2", drained_at).reason is Reason.LIST_SUSPICIOUS
+            reasons(watched) == {AnswerReason.LIST_SUSPICIOUS}
+            and watched.verdict("n2", drained_at).reason is AnswerReason.LIST_SUSPICIOUS
         )
     )
     lost = now()
     while not all(isinstance(watched.answer(name), Absent) for name in NODES):
         assert now() < lost + 120.0
         assert reasons(watched) <= {
-            Reason.LIST_SUSPICIOUS,
-            Reason.VIEW_STALE,
-            Reason.SLURMCTLD_DOWN,
+            AnswerReason.LIST_SUSPICIOUS,
+            AnswerReason.VIEW_STALE,
+            AnswerReason.SLURMCTLD_DOWN,
             "Absent",
         }
         assert not any(watched.verdict(name).drained for name in NODES)
@@ -185,4 +187,4 @@ async def test_slurmctld_lost_its_state(own: SlurmBox, watched: Watching) -> Non
 
     await asyncio.gather(*(asyncio.to_thread(own.restart, f"slurmd-{name}") for name in NODES))
     await all_known(watched)
-    await watched.until(lambda: watched.verdict("n2", drained_at).reason is Reason.NOT_DRAINING)
+    await watched.until(lambda: watched.verdict("n2", drained_at).reason is AnswerReason.NOT_DRAINING)

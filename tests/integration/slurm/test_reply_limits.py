@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from slurm_operator.slurm import limits
-from tests.integration.slurm.bombs import BOMBS, MEGABYTE
-from tests.integration.slurm.hostile import HostileSlurmrestd
+from slurm_operator.slurm.model import reply_limits
+from tests.support.slurm.hostile_server import HostileSlurmrestd
+from tests.support.slurm.oversized_replies import BOMBS, MEGABYTE
 
 ROOT = Path(__file__).resolve().parents[3]
 DEADLINE = 240.0
 # Beside the reply itself: the entries of the longest list, and one piece of it while it is decoded.
 ENTRIES_MIB = 110
 # Those whose reply is refused while it arrives never take more than the limit.
-MOST_MIB = limits.NODES.size / MEGABYTE + 10
+MOST_MIB = reply_limits.NODES.size / MEGABYTE + 10
 
 UNPLACED = {
     "40 jobs on 65,536 nodes each": "more than 65536 different nodes",

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from slurm_operator.slurm.breaker import Breaker, BreakerTiming
+from slurm_operator.slurm.decide.circuit_breaker import Breaker, BreakerTiming
 from slurm_operator.slurm.errors import CircuitOpen, ControllerDown
-from tests.integration.slurm.asking import failure, reader, soon
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from tests.support.slurm.hostile_client import failure, reader, soon
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 
 @pytest.mark.parametrize("fault", [Fault.HANG, Fault.BAD_GATEWAY, Fault.CLOSE, Fault.PROXY_PAGE])

@@ -8,14 +8,14 @@ from slurm_operator.slurm.errors import (
     BadReply,
     ControllerDown,
     NoCommonVersion,
-    NotFound,
+    NotInSlurm,
     Refused,
     TokenRefused,
     Unsupported,
 )
-from slurm_operator.slurm.model import NodeUpdate, ReservationSpec
-from slurm_operator.slurm.rest import RequestInfo, RestClient
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job, node, number, ping, reservation
+from slurm_operator.slurm.model.records import NodeUpdate, ReservationSpec
+from slurm_operator.slurm.rest.client import CallInfo, RestClient
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd, job, node, number, ping, reservation
 
 
 async def test_the_newest_common_version_is_used(hostile: HostileSlurmrestd) -> None:
@@ -51,7 +51,7 @@ async def test_a_server_that_was_downgraded_is_asked_in_its_own_version(
 async def test_a_server_that_was_upgraded_is_asked_in_its_newest_version(
     hostile: HostileSlurmrestd, client: RestClient
 ) -> None:
-    """When the server says it is another release, the next request agrees on a version anew."""
+    """When the server says it is another release, the next request agrees on a version again."""
     hostile.versions, hostile.release = ("v0.0.42",), "24.11.5"
     await client.nodes()
     assert (client.version, client.release) == ("v0.0.42", "24.11.5")
@@ -125,7 +125,7 @@ async def test_lists_are_conditional(hostile: HostileSlurmrestd, client: RestCli
 
 async def test_a_server_that_stumbles_over_a_condition_is_asked_without(hostile: HostileSlurmrestd) -> None:
     """A 500 to a conditional question for nodes is no failure, the whole list comes with the same call."""
-    seen: list[RequestInfo] = []
+    seen: list[CallInfo] = []
     hostile.stumbles = True
     hostile.add_nodes("n1")
     async with RestClient(hostile.url, lambda: "t", observe=seen.append) as client:
@@ -153,9 +153,9 @@ async def test_an_empty_list_of_jobs_is_only_a_list_if_it_says_when(
     assert again is not None
     assert again.jobs == ()
     hostile.fail(Fault.NO_TIME, on="jobs")
-    with pytest.raises(BadReply, match="does not say when"):
+    with pytest.raises(BadReply, match="time of its last update"):
         await client.jobs()
-    with pytest.raises(BadReply, match="does not say when"):
+    with pytest.raises(BadReply, match="time of its last update"):
         await client.jobs(listed.last_update)
 
 
@@ -224,13 +224,13 @@ async def test_a_token_source_that_fails_is_heard(hostile: HostileSlurmrestd) ->
 
 async def test_what_is_asked_is_observed(hostile: HostileSlurmrestd) -> None:
     """Each call is reported once with its outcome and size."""
-    seen: list[RequestInfo] = []
+    seen: list[CallInfo] = []
     hostile.add_nodes("n1")
     async with RestClient(hostile.url, lambda: "t", observe=seen.append) as client:
         listed = await client.nodes()
         assert listed is not None
         await client.nodes(listed.last_update)
-        with pytest.raises(NotFound):
+        with pytest.raises(NotInSlurm):
             await client.delete_node("n9")
         hostile.fault = Fault.TOKEN_REFUSED
         with pytest.raises(TokenRefused):
@@ -296,7 +296,7 @@ async def test_refusals_carry_what_slurm_said(hostile: HostileSlurmrestd, client
     assert caught.value.numbers == {2020}
     hostile.fault = None
     hostile.add_nodes("n1")
-    with pytest.raises(NotFound) as absent:
+    with pytest.raises(NotInSlurm) as absent:
         await client.update_nodes("n[1-2]", NodeUpdate(comment="x"))
     assert absent.value.numbers == {2018}
     assert str(absent.value).startswith(f"update nodes n[1-2] of {hostile.url}: ")

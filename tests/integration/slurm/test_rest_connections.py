@@ -9,13 +9,13 @@ import warnings
 
 import pytest
 
+from slurm_operator.slurm.decode.refusals import Reply
 from slurm_operator.slurm.errors import RestUnreachable
-from slurm_operator.slurm.replies import Reply
-from slurm_operator.slurm.rest import RestClient, RestTiming
-from slurm_operator.slurm.transport import _LOOKUPS
-from tests.foreignloop import run_foreign
-from tests.integration.slurm.asking import DRAIN, TOKEN, failure, gone, reader, soon
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
+from slurm_operator.slurm.rest.client import RestClient, RestTiming
+from slurm_operator.slurm.rest.exchange import _LOOKUPS
+from tests.support.foreign_loop import run_foreign
+from tests.support.slurm.hostile_client import DRAIN, TOKEN, failure, gone, reader, soon
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 
 async def test_a_read_on_a_kept_connection_that_died_is_asked_again(hostile: HostileSlurmrestd) -> None:

@@ -16,8 +16,8 @@ from slurm_operator.slurm.errors import (
     SlurmError,
     TokenRefused,
 )
-from tests.integration.slurm.asking import DRAIN, failure, reader, soon
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd, job
+from tests.support.slurm.hostile_client import DRAIN, failure, reader, soon
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd, job
 
 FAULTS: dict[Fault, type[SlurmError]] = {
     Fault.ERRORS: Refused,

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.breaker import Breaker, BreakerTiming
+from slurm_operator.slurm.decide.circuit_breaker import Breaker, BreakerTiming
 from slurm_operator.slurm.errors import ControllerDown, RestUnreachable, TokenRefused, Unavailable
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.rest import RestClient
-from tests.integration.slurm.waiting import until
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.rest.client import RestClient
+from tests.support.slurm.waiting import until
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.errors import NotFound, Refused, TokenRefused, Unsupported
-from slurm_operator.slurm.hostlist import expand
-from slurm_operator.slurm.model import Job, Node, NodeUpdate, Reservation, ReservationSpec
-from slurm_operator.slurm.rest import RestClient
-from tests.integration.slurm.waiting import until
+from slurm_operator.slurm.errors import NotInSlurm, Refused, TokenRefused, Unsupported
+from slurm_operator.slurm.model.hostlist import expand
+from slurm_operator.slurm.model.records import Job, Node, NodeUpdate, Reservation, ReservationSpec
+from slurm_operator.slurm.rest.client import RestClient
+from tests.support.slurm.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -154,7 +154,7 @@ async def test_what_does_not_exist_is_not_found(box: SlurmBox, real: RestClient)
         real.update_nodes("no-such-node", NodeUpdate(comment="x")),
         real.delete_node("no-such-node"),
     ):
-        with pytest.raises(NotFound, match="no-such-node"):
+        with pytest.raises(NotInSlurm, match="no-such-node"):
             await call
     assert (await real.node("n2")).name == "n2"
 
@@ -162,7 +162,7 @@ async def test_what_does_not_exist_is_not_found(box: SlurmBox, real: RestClient)
 async def test_a_bulk_update_with_an_unknown_name_is_refused(box: SlurmBox, real: RestClient) -> None:
     """If one of several names is unknown the request is refused, and only a list tells about the others."""
     del box
-    with pytest.raises(NotFound) as caught:
+    with pytest.raises(NotInSlurm) as caught:
         await real.update_nodes("n2,no-such-node", NodeUpdate(comment="partly"))
     assert caught.value.numbers == {2018}
     assert (await known(real, "n2")).comment in ("", "partly")
@@ -276,7 +276,7 @@ async def test_reservations_are_made_where_slurm_can(box: SlurmBox, real: RestCl
                 await call
         assert await real.reservations() is not None
         return
-    with pytest.raises(NotFound):
+    with pytest.raises(NotInSlurm):
         await real.update_reservation(longer)
     await real.create_reservation(spec)
     made = await reservation_of(real, "upkeep")
@@ -290,7 +290,7 @@ async def test_reservations_are_made_where_slurm_can(box: SlurmBox, real: RestCl
     assert (changed.node_list, changed.end_time.time) == ("n2", start + timedelta(hours=2))
     await real.delete_reservation("upkeep")
     assert await reservation_of(real, "upkeep") is None
-    with pytest.raises(NotFound):
+    with pytest.raises(NotInSlurm):
         await real.delete_reservation("upkeep")
     with pytest.raises(Refused, match="Invalid node name"):
         await real.create_reservation(
@@ -336,4 +336,4 @@ async def test_many_requests_share_few_connections(box: SlurmBox, real: RestClie
             return_exceptions=True,
         )
         assert all(not isinstance(outcome, BaseException) for outcome in outcomes[:5])
-        assert all(isinstance(outcome, NotFound) for outcome in outcomes[5:])
+        assert all(isinstance(outcome, NotInSlurm) for outcome in outcomes[5:])

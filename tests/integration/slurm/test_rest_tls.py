@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from kubebox.pki import issue, make_authority
 from slurm_operator.slurm.errors import RestUnreachable
-from slurm_operator.slurm.rest import RestClient
-from tests.integration.slurm.hostile import HostileSlurmrestd
+from slurm_operator.slurm.rest.client import RestClient
+from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -96,7 +96,7 @@ async def test_a_certificate_of_another_place_or_time_is_refused(
 
 PROGRAM = """
 import asyncio, sys
-from slurm_operator.slurm.rest import RestClient
+from slurm_operator.slurm.rest.client import RestClient
 async def main():
     async with RestClient(sys.argv[1], lambda: "t") as client:
         assert await client.nodes() is not None

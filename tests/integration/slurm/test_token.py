@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.slurm.errors import SlurmError, TokenRefused
-from slurm_operator.slurm.rest import RestClient
-from slurm_operator.slurm.token import FixedToken, MintedToken, TokenSource, mint
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.rest.client import RestClient
+from slurm_operator.slurm.web_token import FixedToken, MintedToken, TokenSource, mint
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory

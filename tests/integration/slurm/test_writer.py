@@ -9,10 +9,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurm_operator.slurm.decide.node_changes import (
+    Comment,
+    Done,
+    Drain,
+    Failed,
+    NotSent,
+    NotSentReason,
+    Outcome,
+    Unchanged,
+    Undrain,
+)
 from slurm_operator.slurm.errors import Refused
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.wishes import Comment, Done, Drain, Failed, Held, Hold, Outcome, Unchanged, Undrain
-from tests.integration.slurm.writing import TRUSTING, Writing, writing
+from slurm_operator.slurm.model.records import NodeUpdate
+from tests.support.slurm.logged_writer import TRUSTING, Writing, writing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -52,9 +62,9 @@ def by_hand(box: SlurmBox, name: str, *settings: str) -> None:
     box.run("scontrol", "update", f"NodeName={name}", *settings)
 
 
-def held(outcome: Outcome) -> Hold | None:
-    """Return why something was held."""
-    return outcome.reason if isinstance(outcome, Held) else None
+def not_sent(outcome: Outcome) -> NotSentReason | None:
+    """Return why something was not sent."""
+    return outcome.reason if isinstance(outcome, NotSent) else None
 
 
 async def test_many_nodes_are_drained_with_one_request(slurm: Writing, nodes: list[str]) -> None:
@@ -83,7 +93,7 @@ async def test_drains_do_without_a_look_at_a_new_view(
         assert trusting.operations() == ["update_nodes", "nodes"]
         await asyncio.to_thread(by_hand, box, nodes[0], "State=DRAIN", "Reason=bad disk")
         outcomes = await trusting.writer.write(dict.fromkeys(nodes, Undrain()))
-        assert held(outcomes.pop(nodes[0])) is Hold.FOREIGN_REASON
+        assert not_sent(outcomes.pop(nodes[0])) is NotSentReason.FOREIGN_REASON
         assert outcomes == dict.fromkeys(nodes[1:], Done())
     assert (await slurm.node(nodes[0])).reason == "bad disk"
 
@@ -93,9 +103,9 @@ async def test_a_drain_set_a_moment_ago_is_kept(slurm: Writing, box: SlurmBox, n
     for name in nodes:
         await slurm.now()
         await asyncio.to_thread(by_hand, box, name, "State=DRAIN", "Reason=bad disk")
-        assert held(await slurm.writer.drain(name, "scale-in")) is Hold.FOREIGN_REASON
+        assert not_sent(await slurm.writer.drain(name, "scale-in")) is NotSentReason.FOREIGN_REASON
         await slurm.shown(lambda view, name=name: "DRAIN" in view.nodes[name].state)  # type: ignore[misc]
-        assert held(await slurm.writer.undrain(name)) is Hold.FOREIGN_REASON
+        assert not_sent(await slurm.writer.undrain(name)) is NotSentReason.FOREIGN_REASON
         assert (await slurm.node(name)).reason == "bad disk"
     assert "update_nodes" not in slurm.operations()
 
@@ -108,7 +118,7 @@ async def test_a_person_takes_over_our_drain(slurm: Writing, box: SlurmBox, node
     await asyncio.to_thread(by_hand, box, theirs, "State=DRAIN", "Reason=bad disk")
     outcomes = await slurm.writer.write(dict.fromkeys((ours, theirs), Undrain()))
     assert outcomes[ours] == Done()
-    assert held(outcomes[theirs]) is Hold.FOREIGN_REASON
+    assert not_sent(outcomes[theirs]) is NotSentReason.FOREIGN_REASON
     assert "DRAIN" not in (await slurm.node(ours)).state
     assert "DRAIN" in (await slurm.node(theirs)).state
 
@@ -121,7 +131,7 @@ async def test_an_undrain_leaves_no_claim(slurm: Writing, nodes: list[str]) -> N
     assert (await slurm.node(name)).reason in {"", "(slurm-operator: uncordoned)"}
     await slurm.rest.update_nodes(name, NodeUpdate(state=("DRAIN",)))
     await slurm.now()
-    assert held(await slurm.writer.undrain(name)) is Hold.FOREIGN_REASON
+    assert not_sent(await slurm.writer.undrain(name)) is NotSentReason.FOREIGN_REASON
     assert "DRAIN" in (await slurm.node(name)).state
 
 
@@ -156,7 +166,7 @@ async def test_a_mark_of_failing_is_not_taken_away(slurm: Writing, box: SlurmBox
     """Slurm forgets FAIL when a node is drained, so a failing node is left alone."""
     await asyncio.to_thread(by_hand, box, nodes[0], "State=FAIL", "Reason=bad disk")
     await slurm.now()
-    assert held(await slurm.writer.drain(nodes[0], "scale-in")) is Hold.FOREIGN_REASON
+    assert not_sent(await slurm.writer.drain(nodes[0], "scale-in")) is NotSentReason.FOREIGN_REASON
     assert "FAIL" in (await slurm.node(nodes[0])).state
 
 
@@ -202,7 +212,7 @@ async def test_a_topology_is_set_where_slurm_can(slurm: Writing, nodes: list[str
     """26.05 takes a topology, and refuses one it does not have; 24.11 would ignore it, so it is not sent."""
     outcome = await slurm.writer.set_topology(nodes[0], "default:s1")
     if slurm.rest.version == "v0.0.42":
-        assert held(outcome) is Hold.UNSUPPORTED
+        assert not_sent(outcome) is NotSentReason.UNSUPPORTED
         assert slurm.operations() == []
         return
     assert outcome == Done()
@@ -220,7 +230,7 @@ async def test_a_node_deleted_meanwhile_does_not_keep_the_others(
     gone = nodes[2]
     await asyncio.to_thread(box.run, "scontrol", "delete", f"NodeName={gone}")
     outcomes = await slurm.writer.write(dict.fromkeys(nodes, Comment("hello")))
-    assert held(outcomes.pop(gone)) is Hold.UNKNOWN
+    assert not_sent(outcomes.pop(gone)) is NotSentReason.UNKNOWN
     assert outcomes == dict.fromkeys(outcomes, Done())
     view = await slurm.now()
     assert {view.nodes[name].comment for name in outcomes} == {"hello"}
@@ -228,9 +238,12 @@ async def test_a_node_deleted_meanwhile_does_not_keep_the_others(
 
 
 async def test_nothing_is_sent_for_names_that_slurm_does_not_have(slurm: Writing) -> None:
-    """A name that is not listed is held; so is ALL, which Slurm would take for every node."""
+    """A name that is not listed is not changed; neither is ALL, which Slurm would take for every node."""
     outcomes = await slurm.writer.write({"nope": Drain("x"), "ALL": Drain("x"), "n[0-9]": Drain("x")})
-    assert {held(outcome) for outcome in outcomes.values()} <= {Hold.UNKNOWN, Hold.ABSENT}
+    assert {not_sent(outcome) for outcome in outcomes.values()} <= {
+        NotSentReason.UNKNOWN,
+        NotSentReason.ABSENT,
+    }
     assert slurm.operations() == []
 
 

@@ -7,6 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from slurm_operator.slurm.decide.node_changes import (
+    Comment,
+    Done,
+    Drain,
+    Failed,
+    NotSent,
+    NotSentReason,
+    Outcome,
+    Unchanged,
+    Undrain,
+)
 from slurm_operator.slurm.errors import (
     BadReply,
     ControllerDown,
@@ -16,20 +27,19 @@ from slurm_operator.slurm.errors import (
     TokenRefused,
     Unavailable,
 )
-from slurm_operator.slurm.model import NodeUpdate
-from slurm_operator.slurm.rest import RestTiming
-from slurm_operator.slurm.transport import WithdrawnError
-from slurm_operator.slurm.wishes import Comment, Done, Drain, Failed, Held, Hold, Outcome, Unchanged, Undrain
-from slurm_operator.slurm.writer import WriterTiming
-from tests.integration.slurm.asking import HANGING
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
-from tests.integration.slurm.hostile_replies import refusal
-from tests.integration.slurm.writing import DEADLINE, Writing, writing
+from slurm_operator.slurm.model.records import NodeUpdate
+from slurm_operator.slurm.rest.client import RestTiming
+from slurm_operator.slurm.rest.exchange import WithdrawnError
+from slurm_operator.slurm.writer.node_writer import WriterTiming
+from tests.support.slurm.hostile_client import HANGING
+from tests.support.slurm.hostile_replies import refusal
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
+from tests.support.slurm.logged_writer import DEADLINE, Writing, writing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable
 
-    from tests.integration.slurm.hostile_replies import Json, Reply
+    from tests.support.slurm.hostile_replies import Json, Reply
 
 # Only for what hangs: on a busy machine a good request may take longer.
 IMPATIENT = RestTiming(connect=0.5, request=0.5, write=0.5)
@@ -66,9 +76,9 @@ async def slurm(server: Choosy) -> AsyncIterator[Writing]:
         yield slurm
 
 
-def held(outcome: Outcome) -> Hold | None:
-    """Return why something was held."""
-    return outcome.reason if isinstance(outcome, Held) else None
+def not_sent(outcome: Outcome) -> NotSentReason | None:
+    """Return why something was not sent."""
+    return outcome.reason if isinstance(outcome, NotSent) else None
 
 
 def posts(server: HostileSlurmrestd) -> list[tuple[str, Json]]:
@@ -111,11 +121,11 @@ async def test_the_last_wish_counts(server: Choosy, slurm: Writing) -> None:
         slurm.writer.drain("n000", "last"),
     )
     assert (same, last) == (Done(), Done())
-    assert held(undrain) is held(first) is Hold.SUPERSEDED
+    assert not_sent(undrain) is not_sent(first) is NotSentReason.SUPERSEDED
     assert [body["reason"] for _, body in posts(server)] == ["slurm-operator: last"]
 
     drain, undrain = await asyncio.gather(slurm.writer.drain("n001", "x"), slurm.writer.undrain("n001"))
-    assert held(drain) is Hold.SUPERSEDED
+    assert not_sent(drain) is NotSentReason.SUPERSEDED
     assert undrain == Unchanged()
     assert len(posts(server)) == 1
 
@@ -146,7 +156,7 @@ async def test_what_was_decided_long_ago_is_decided_again(server: Choosy) -> Non
     async with writing(server.url, timing=WriterTiming(fresh=3600.0, valid=0.3)) as slurm:
         server.meanwhile = person
         outcomes = await slurm.writer.write({name: Drain(name) for name in server.nodes})
-    assert held(outcomes.pop("n099")) is Hold.FOREIGN_REASON
+    assert not_sent(outcomes.pop("n099")) is NotSentReason.FOREIGN_REASON
     assert outcomes == dict.fromkeys(outcomes, Done())
     assert server.nodes["n099"]["reason"] == "bad disk"
 
@@ -199,12 +209,12 @@ async def test_refusals_come_to_an_end(server: Choosy, slurm: Writing) -> None:
 
 
 async def test_results_after_a_partial_refusal_are_true(server: Choosy, slurm: Writing) -> None:
-    """What was changed by a refused request is done, what is gone is held; nothing is claimed for it."""
+    """What was changed by a refused request is done, what is gone is not sent; nothing is claimed for it."""
     del server.nodes["n050"]
     outcomes = await slurm.writer.write({name: Comment("c") for name in ("n049", "n050", "n051")})
     assert outcomes["n049"] == outcomes["n051"] == Done()
-    assert isinstance(outcomes["n050"], Held)
-    assert outcomes["n050"].reason is Hold.UNKNOWN
+    assert isinstance(outcomes["n050"], NotSent)
+    assert outcomes["n050"].reason is NotSentReason.UNKNOWN
     assert len(posts(server)) == 1
 
 
@@ -244,7 +254,7 @@ async def test_a_write_without_an_answer_fails(server: Choosy, fault: Fault, err
 
 async def test_without_a_fresh_view_no_state_is_written(server: Choosy) -> None:
     """If the look before a drain fails, nothing is sent."""
-    async with writing(server.url, timing=WriterTiming(look=0.2, fresh=0.0)) as slurm:
+    async with writing(server.url, timing=WriterTiming(refresh=0.2, fresh=0.0)) as slurm:
         server.fail(Fault.HANG, on="nodes")
         outcome = await slurm.writer.drain("n000", "why")
     assert isinstance(outcome, Failed)

@@ -14,9 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slurm_operator.slurm.belief import Trust
-from slurm_operator.slurm.rest import RestClient, RestTiming
-from slurm_operator.slurm.watch import SlurmWatch, WatchTiming
+from slurm_operator.slurm.decide.node_list_trust import TrustRules
+from slurm_operator.slurm.rest.client import RestClient, RestTiming
+from slurm_operator.slurm.watch.watcher import SlurmWatch, WatchTiming
 
 ROUNDS = 2
 _TICK = 0.001
@@ -45,7 +45,7 @@ async def weigh(url: str) -> dict[str, Any]:
     """Watch a server, and return what it took."""
     turns: list[float] = [0.0]
     async with RestClient(url, lambda: "a-token", timing=RestTiming(request=60.0)) as rest:
-        watch = SlurmWatch(rest, timing=WatchTiming(failure_base=0.01, stale_after=60.0), trust=Trust())
+        watch = SlurmWatch(rest, timing=WatchTiming(failure_base=0.01, stale_after=60.0), trust=TrustRules())
         forget_peak()
         before, cpu = memory_kib("VmRSS"), time.process_time()
         ticking = asyncio.create_task(_longest_turn(turns))

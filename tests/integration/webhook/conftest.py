@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.webhook.keyed import Made
-from tests.integration.webhook.serving import Stage, staged
+from tests.support.webhook.clusters_with_keys import Made
+from tests.support.webhook.served_webhook import Stage, staged
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

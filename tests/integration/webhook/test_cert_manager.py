@@ -19,11 +19,11 @@ import yaml
 
 from kubebox import Box, BoxSpec
 from kubebox.binaries import provide
-from tests.integration.charts.account import webhook_kubeconfig
-from tests.integration.charts.charting import OPERATOR, render, settle_kinds
-from tests.integration.programs.running import eventually, install_crds
-from tests.integration.webhook.serving import Server, start
-from tests.unit.webhook.pairs import SecretVolume
+from tests.support.charts.chart_accounts import webhook_kubeconfig
+from tests.support.charts.helm import OPERATOR, render, settle_kinds
+from tests.support.processes import eventually, install_crds
+from tests.support.webhook.certificate_files import SecretVolume
+from tests.support.webhook.served_webhook import Server, start
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -151,7 +151,7 @@ class Site:
             await asyncio.sleep(0.05)
 
     async def renew(self, name: str, secret: str) -> None:
-        """Have cert-manager issue a certificate anew, as `cmctl renew` does, and wait for it."""
+        """Have cert-manager reissue a certificate, as `cmctl renew` does, and wait for it."""
         before, _ = await self.pair(secret)
         status = (await self.get("certificate", name))["status"]
         issuing = {
@@ -171,7 +171,7 @@ class Site:
             now, _ = await self.pair(secret)
             return bool(now) and now != before
 
-        await eventually(renewed, f"{name} is issued anew")
+        await eventually(renewed, f"{name} is reissued")
 
     async def served(self) -> None:
         """Wait until the webhook has the certificate of the Secret, and ask for a while after that."""

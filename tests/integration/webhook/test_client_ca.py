@@ -11,17 +11,17 @@ import aiohttp
 import pytest
 
 from kubebox import pki
-from tests.integration.programs.running import eventually
-from tests.integration.webhook.reviewing import PATHS, question
-from tests.integration.webhook.serving import post, staged
-from tests.unit.webhook.pairs import pem
+from tests.support.processes import eventually
+from tests.support.webhook.admission_reviews import PATHS, question
+from tests.support.webhook.certificate_files import pem
+from tests.support.webhook.served_webhook import post, staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from kubebox.pytest_plugin import BoxFactory
-    from tests.integration.webhook.serving import Stage
+    from tests.support.webhook.served_webhook import Stage
 
 CUT_OFF = (aiohttp.ClientError, ssl.SSLError, ConnectionError)
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kubebox.binaries import provide
-from tests.integration.charts.charting import SLURM, Helm
-from tests.unit.webhook.cases import worker
+from tests.support.charts.helm import SLURM, Helm
+from tests.support.webhook.rule_cases import worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tests.integration.webhook.serving import Stage
+    from tests.support.webhook.served_webhook import Stage
 
 NAME = "slurm-auth-slurm"
 INSTALLED = "controllers,accountings,nodesets,restapis,configmaps,secrets"
@@ -99,15 +99,15 @@ async def test_helm_changes_nothing_when_a_key_is_refused(installed: Installed) 
         said = installed.refused("upgrade", "slurm", SLURM, *named("other"))
         assert "data[slurm.key]: is the key of Controller 'slurm'" in said
         assert said.count("spec.slurmKeyRef.key: names a single key") == 2, said
-        assert "Go in three steps with slurm.jwks (docs/guides/keys.md)" in said
+        assert "slurm.jwks (docs/guides/keys.md)" in said
         assert first["slurm.key"] not in said
         # Where the operator has counted the workers, the chart does not even try.
         installed.count_workers(1)
         said = installed.refused("upgrade", "slurm", SLURM, *named("other"))
-        assert "slurmKey.secretRef.key is other, and the cluster has slurm.key: workers (of NodeSet" in said
-        assert "Go in three steps with slurm.jwks (docs/guides/keys.md)" in said
+        assert "slurmKey.secretRef.key is other, but the cluster has slurm.key: workers (of NodeSet" in said
+        assert "slurm.jwks (docs/guides/keys.md)" in said
         said = installed.refused("upgrade", "slurm", SLURM, "--set", "slurmKey.secretRef.name=new")
-        assert "slurmKey.secretRef.name is new, and the cluster has its key in the Secret slurm-auth" in said
+        assert "slurmKey.secretRef.name is new, but the cluster has its key in the Secret slurm-auth" in said
         # A set that nobody made would be another key as well.
         said = installed.refused("upgrade", "slurm", SLURM, *named("slurm.jwks"))
         assert "slurm.jwks, which is not in the Secret slurm-auth-slurm" in said
@@ -119,7 +119,7 @@ async def test_helm_changes_nothing_when_a_key_is_refused(installed: Installed) 
         said = installed.refused("rollback", "slurm", "1")
         assert "data[slurm.jwks]: is the set of keys of Controller 'slurm'" in said
         said = installed.refused("upgrade", "slurm", SLURM, *named("slurm.key"))
-        assert "slurmKey.secretRef.key is slurm.key, and the cluster has slurm.jwks" in said
+        assert "slurmKey.secretRef.key is slurm.key, but the cluster has slurm.jwks" in said
         # Without workers all of it is allowed.
         installed.count_workers(0)
         helm.kubectl("delete", "pod", NODESET)

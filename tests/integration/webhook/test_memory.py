@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from tests.integration.webhook.reviewing import PATHS, question
-from tests.unit.webhook.cases import manifest
+from tests.support.webhook.admission_reviews import PATHS, question
+from tests.support.webhook.rule_cases import manifest
 
 if TYPE_CHECKING:
     import pytest
 
-    from tests.integration.webhook.serving import Stage
+    from tests.support.webhook.served_webhook import Stage
 
 VALUES = Path(__file__).parents[3] / "charts" / "slurm-operator" / "values.yaml"
 # An object in etcd has at most 1.5 MiB, and a question about an update has two.

@@ -16,13 +16,13 @@ import pytest
 
 from kubebox.binaries import provide
 from slurm_operator.api import removal, wellknown
-from tests.integration.charts.charting import OPERATOR, render
-from tests.integration.programs.running import eventually
+from tests.support.charts.helm import OPERATOR, render
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.integration.webhook.serving import Answer, Server, Stage
+    from tests.support.webhook.served_webhook import Answer, Server, Stage
 
 from tests.integration.webhook.test_api_server import kubectl
 

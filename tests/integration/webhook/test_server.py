@@ -11,19 +11,19 @@ import aiohttp
 import pytest
 
 from kubebox import pki
-from slurm_operator.webhook.registration import BINDING_PATH as BINDING
-from tests.integration.programs.running import eventually
-from tests.integration.webhook.alone import served
-from tests.integration.webhook.reviewing import PATHS, question
-from tests.integration.webhook.serving import NOWHERE, start, write_kubeconfig
-from tests.unit.webhook.cases import MAX, manifest
-from tests.unit.webhook.pairs import SecretVolume, der, key_pem, pem, rsa_pair
+from slurm_operator.webhook.rules.registration import BINDING_PATH as BINDING
+from tests.support.processes import eventually
+from tests.support.webhook.admission_reviews import PATHS, question
+from tests.support.webhook.certificate_files import SecretVolume, der, key_pem, pem, rsa_pair
+from tests.support.webhook.lone_webhook import served
+from tests.support.webhook.rule_cases import MAX, manifest
+from tests.support.webhook.served_webhook import NOWHERE, start, write_kubeconfig
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.integration.programs.running import Process
-    from tests.integration.webhook.serving import Stage
+    from tests.support.processes import Process
+    from tests.support.webhook.served_webhook import Stage
 
 # --- versions and odd questions
 
@@ -227,7 +227,7 @@ async def test_another_type_of_key_takes_over_completely(tmp_path: Path) -> None
         other = pki.issue(authority, "webhook", addresses=["127.0.0.1"])[0]
         volume.write(tls_crt=pem(other), tls_key=key_pem(key))
         entry = await eventually(
-            lambda: process.logged("cannot use the new certificate; the former one stays in service"),
+            lambda: process.logged("cannot use the new certificate; still serving the previous one"),
             "a pair that does not belong together is refused",
         )
         assert "does not belong" in entry["reason"]

@@ -13,7 +13,7 @@ from slurm_operator.api import KINDS, Accounting, Cluster, Controller, LoginSet,
 from slurm_operator.api.nodeset import ScalingMode, daemon_hostname, slurm_node_name, worker_service_fqdn
 from slurm_operator.api.shared import Condition, Kind, SecretKeySelector, find_condition
 from slurm_operator.api.updates import ScheduledUpdate, UpdateStrategyType
-from slurm_operator.kube.meta import Object
+from slurm_operator.kube.models.meta import Object
 
 KindT = TypeVar("KindT", bound=Object)
 

@@ -61,6 +61,18 @@ DIFFERENCES: dict[str, dict[str, Any]] = {
     },
     "loginsets": _OBSERVED,
     "nodesets": {
+        # Ours: the reference has no autoscaling by Slurm.
+        "spec.autoscaling": {"required": ["maxReplicas"], "type": "object"},
+        **{
+            f"spec.autoscaling.{name}": {"format": "int32", "minimum": least, "type": "integer", **default}
+            for name, least, default in (
+                ("minReplicas", 0, {"default": 0}),
+                ("maxReplicas", 1, {}),
+                ("idleSeconds", 1, {"default": 300}),
+                ("resumeTimeoutSeconds", 10, {"default": 600}),
+                ("suspendTimeoutSeconds", 10, {"default": 60}),
+            )
+        },
         "spec.ordinalPadding": {"default": 0, "minimum": 0, "type": "integer"},
         # One value more than the reference has.
         "spec.pruneSlurmNodeRecords": {
@@ -84,7 +96,7 @@ NEW_COLUMNS = {
     "clusters": ["HEALTHY", "REASON"],
     "controllers": ["READY", "REASON"],
     "loginsets": ["READY", "REASON"],
-    "nodesets": ["HEALTHY", "REASON"],
+    "nodesets": ["HEALTHY", "POWER", "REASON"],
     "restapis": ["READY", "REASON"],
     "tokens": ["READY", "REASON"],
 }

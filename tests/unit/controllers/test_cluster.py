@@ -9,16 +9,16 @@ import pytest
 from slurm_operator.api import Cluster
 from slurm_operator.api.cluster import ClusterSpec, ClusterToken
 from slurm_operator.controllers.cluster import BACKOFF, claims_of, expiry, target
-from slurm_operator.controllers.health import Problem
-from slurm_operator.kube.meta import ObjectMeta
-from slurm_operator.kube.models import Secret
+from slurm_operator.controllers.shared.connection_health import ConnectionProblem
+from slurm_operator.kube.models.kinds import Secret
+from slurm_operator.kube.models.meta import ObjectMeta
 from slurm_operator.slurm import errors
-from slurm_operator.slurm.clients import Target
-from slurm_operator.slurm.token import Claims, mint
-from tests.unit.slurm.scripted import Cluster as Scripted
-from tests.unit.slurm.scripted import now, watching
-from tests.unit.slurm.views import node
-from tests.virtualtime import virtual_time
+from slurm_operator.slurm.rest.connections import ConnectionTarget
+from slurm_operator.slurm.web_token import TokenClaims, mint
+from tests.support.slurm.memory_cluster import Cluster as Scripted
+from tests.support.slurm.memory_cluster import now, watching
+from tests.support.slurm.views import node
+from tests.support.virtual_time import virtual_time
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 TOKEN = Secret(data={"auth-token": b"abc.def\n", "ca.crt": b"PEM"})
@@ -31,10 +31,10 @@ def cluster(server: str = "http://rest:6820/", secret: str = "token") -> Cluster
 def test_url_token_and_authority_make_the_target() -> None:
     """The URL is brought into its normal form, the token is trimmed, and the authority is for https only."""
     plain = target(cluster(), TOKEN, None)
-    assert isinstance(plain, Target)
+    assert isinstance(plain, ConnectionTarget)
     assert (plain.url, plain.token(), plain.ca) == ("http://rest:6820", "abc.def", None)
     secure = target(cluster("https://rest:6820"), TOKEN, None)
-    assert isinstance(secure, Target)
+    assert isinstance(secure, ConnectionTarget)
     assert secure.ca == b"PEM"
     assert target(cluster("https://rest:6820"), Secret(data={"auth-token": b"abc.def"}), None) != secure
 
@@ -44,8 +44,8 @@ def test_equal_targets_need_no_new_connection() -> None:
     assert target(cluster(), TOKEN, None) == target(cluster("http://rest:6820"), TOKEN, None)
     other = Secret(data={"auth-token": b"abc.deg"})
     assert target(cluster(), other, None) != target(cluster(), TOKEN, None)
-    anew = msgspec.structs.replace(cluster(), metadata=ObjectMeta(uid="another"))
-    assert target(anew, TOKEN, None) != target(cluster(), TOKEN, None), "a Cluster that was made anew"
+    recreated = msgspec.structs.replace(cluster(), metadata=ObjectMeta(uid="another"))
+    assert target(recreated, TOKEN, None) != target(cluster(), TOKEN, None), "a Cluster that was recreated"
 
 
 def test_no_secret_is_shown() -> None:
@@ -59,7 +59,7 @@ def test_no_secret_is_shown() -> None:
 def test_the_override_wins_over_any_server() -> None:
     """With --slurm-api-override not even a wrong URL matters."""
     found = target(cluster("nonsense"), TOKEN, "http://localhost:6820")
-    assert isinstance(found, Target)
+    assert isinstance(found, ConnectionTarget)
     assert found.url == "http://localhost:6820"
 
 
@@ -75,13 +75,13 @@ def test_the_override_wins_over_any_server() -> None:
         (cluster(), Secret(data={"auth-token": b" \n"}), "TokenNotFound", "scontrol token"),
         (cluster(), Secret(data={"auth-token": b"SLURM JWT"}), "InvalidToken", "'token'"),
         (cluster(), Secret(data={"auth-token": b"\xff\xfe"}), "InvalidToken", "'auth-token'"),
-        (cluster(), Secret(data={"auth-token": b"SLURM_JWT=abc.def\n"}), "InvalidToken", "remove that"),
+        (cluster(), Secret(data={"auth-token": b"SLURM_JWT=abc.def\n"}), "InvalidToken", "SLURM_JWT="),
     ],
 )
 def test_what_is_wrong_is_named(given: Cluster, secret: Secret | None, reason: str, words: str) -> None:
     """Each thing that can be missing or wrong has a reason and names the field, the Secret or the key."""
     found = target(given, secret, None)
-    assert isinstance(found, Problem)
+    assert isinstance(found, ConnectionProblem)
     assert found.reason == reason
     assert words in found.message
     assert "SLURM JWT" not in found.message
@@ -104,13 +104,13 @@ async def test_a_cluster_is_used_again_seconds_after_a_long_outage() -> None:
         await asyncio.sleep(6 * 3600.0)
         del cluster.failures["nodes"]
         back = now()
-        await watched.until(lambda: watched.watch.view.taken is not None, limit=60.0)
+        await watched.until(lambda: watched.watch.view.listed_at is not None, limit=60.0)
         assert now() - back <= 6.0
 
 
-def claims(life: timedelta | None, left: timedelta) -> Claims:
+def claims(life: timedelta | None, left: timedelta) -> TokenClaims:
     end = NOW + left
-    return Claims("slurm", None if life is None else end - life, end)
+    return TokenClaims("slurm", None if life is None else end - life, end)
 
 
 HOUR, DAY = timedelta(hours=1), timedelta(days=1)
@@ -120,13 +120,13 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
     ("life", "left", "words", "changes_in"),
     [
         (10 * HOUR, 3 * HOUR, "", HOUR),
-        (10 * HOUR, 2 * HOUR, "expires at 2026-11-15T14:00:00Z", 2 * HOUR),
-        (10 * HOUR, timedelta(0), "expired at 2026-11-15T12:00:00Z", None),
-        (10 * HOUR, -HOUR, "expired at 2026-11-15T11:00:00Z", None),
+        (10 * HOUR, 2 * HOUR, "2026-11-15T14:00:00Z", 2 * HOUR),
+        (10 * HOUR, timedelta(0), "2026-11-15T12:00:00Z", None),
+        (10 * HOUR, -HOUR, "2026-11-15T11:00:00Z", None),
         (365 * DAY, 25 * HOUR, "", HOUR),
-        (365 * DAY, 23 * HOUR, "expires at 2026-11-16T11:00:00Z", 23 * HOUR),
+        (365 * DAY, 23 * HOUR, "2026-11-16T11:00:00Z", 23 * HOUR),
         (365 * DAY, 300 * DAY, "", DAY),
-        (None, 23 * HOUR, "expires at 2026-11-16T11:00:00Z", 23 * HOUR),
+        (None, 23 * HOUR, "2026-11-16T11:00:00Z", 23 * HOUR),
         (None, 25 * HOUR, "", HOUR),
     ],
 )
@@ -142,7 +142,7 @@ def test_the_end_of_a_token_is_mentioned_in_time(
 def test_a_token_that_says_nothing_never_ends() -> None:
     """A token without expiry, or that is no JWT at all, is not mentioned."""
     assert expiry(None, "token", NOW).note == ""
-    assert expiry(Claims("slurm", NOW, None), "token", NOW).changes_in is None
+    assert expiry(TokenClaims("slurm", NOW, None), "token", NOW).changes_in is None
     assert claims_of(TOKEN) is None
     assert claims_of(None) is None
     assert claims_of(Secret(data={"auth-token": b"\xff"})) is None

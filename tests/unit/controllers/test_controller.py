@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from slurm_operator.api import Controller, NodeSet
+from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.controller import node_set_controllers, size_changed
-from slurm_operator.controllers.workload import claims
-from slurm_operator.controllers.workload.active import fresh_pings, pings_changed
-from slurm_operator.controllers.workload.models import Claim
-from slurm_operator.controllers.workload.verdict import Cause
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.store import Change
-from slurm_operator.slurm.model import Ping
-from slurm_operator.slurm.view import ClusterView, ViewUpdate
+from slurm_operator.controllers.workload import volume_claims
+from slurm_operator.controllers.workload.active_slurmctld import fresh_pings, pings_changed
+from slurm_operator.controllers.workload.decide.read_models import VolumeClaim
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.models.store import Change
+from slurm_operator.slurm.model.records import Ping
+from slurm_operator.slurm.model.view import ClusterView, ViewUpdate
 
 
 def controller(**spec: Any) -> Controller:
@@ -32,8 +32,8 @@ def node_set(owner: str, desired: int = 0) -> NodeSet:
     return msgspec.convert(body, NodeSet)
 
 
-def claim(*modes: str) -> Claim:
-    return msgspec.convert({"spec": {"accessModes": modes}}, Claim)
+def claim(*modes: str) -> VolumeClaim:
+    return msgspec.convert({"spec": {"accessModes": modes}}, VolumeClaim)
 
 
 HA = {"ha": {"enabled": True}, "persistence": {"existingClaim": "state"}}
@@ -65,27 +65,27 @@ def test_only_the_size_in_a_status_matters() -> None:
 )
 def test_claims_that_are_watched(spec: dict[str, Any], names: list[str]) -> None:
     """Exactly the claims in use are watched."""
-    assert claims.names(controller(**spec)) == names
+    assert volume_claims.names(controller(**spec)) == names
 
 
 def test_claim_of_the_user() -> None:
     """A claim must exist, and with standbys every node must be able to mount it."""
-    missing = claims.claim_trouble(controller(**HA), None)
+    missing = volume_claims.claim_trouble(controller(**HA), None)
     assert missing is not None
-    assert (missing.cause, missing.field) == (Cause.MISSING, "spec.persistence.existingClaim")
-    narrow = claims.claim_trouble(controller(**HA), claim("ReadWriteOnce"))
+    assert (missing.cause, missing.field) == (Reason.MISSING_REFERENCE, "spec.persistence.existingClaim")
+    narrow = volume_claims.claim_trouble(controller(**HA), claim("ReadWriteOnce"))
     assert narrow is not None
-    assert narrow.cause is Cause.INVALID
-    assert "has the access modes ReadWriteOnce" in narrow.message
-    assert claims.claim_trouble(controller(**HA), claim("ReadWriteOnce", "ReadWriteMany")) is None
+    assert narrow.cause is Reason.INVALID_SPEC
+    assert "ReadWriteOnce" in narrow.message
+    assert volume_claims.claim_trouble(controller(**HA), claim("ReadWriteOnce", "ReadWriteMany")) is None
     alone = {"persistence": {"existingClaim": "state"}}
-    assert claims.claim_trouble(controller(**alone), claim("ReadWriteOnce")) is None
+    assert volume_claims.claim_trouble(controller(**alone), claim("ReadWriteOnce")) is None
 
 
 # -------------------------------------------------------------------------------------------------- the label
-def view(*pings: tuple[str, bool], taken: float | None = 100.0) -> ClusterView:
+def view(*pings: tuple[str, bool], listed_at: float | None = 100.0) -> ClusterView:
     found = tuple(Ping(hostname=name, responding=responding) for name, responding in pings)
-    return ClusterView(controllers=found, controllers_taken=taken, stale_after=30.0)
+    return ClusterView(controllers=found, controllers_pinged_at=listed_at, stale_after=30.0)
 
 
 def test_old_pings_say_nothing() -> None:
@@ -93,11 +93,11 @@ def test_old_pings_say_nothing() -> None:
     seen = view(("a", True))
     assert fresh_pings(seen, 130.0) == seen.controllers
     assert fresh_pings(seen, 130.1) == ()
-    assert fresh_pings(view(taken=None), 0.0) == ()
+    assert fresh_pings(view(listed_at=None), 0.0) == ()
 
 
 def test_updates_that_matter_for_the_label() -> None:
     """Only who responds can move the label; latencies and nodes cannot."""
     assert pings_changed(ViewUpdate(view(("a", True)), view(("a", False)), ()))
     assert pings_changed(ViewUpdate(view(("a", True)), view(), ()))
-    assert not pings_changed(ViewUpdate(view(("a", True), taken=200.0), view(("a", True)), ()))
+    assert not pings_changed(ViewUpdate(view(("a", True), listed_at=200.0), view(("a", True)), ()))

@@ -7,28 +7,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.api import Cluster, Controller, RestApi
+from slurm_operator.api import Cluster, Controller, RestApi, wellknown
 from slurm_operator.api.cluster import ClusterStatus
 from slurm_operator.api.controller import ControllerSpec
 from slurm_operator.api.restapi import RestApiSpec, RestApiStatus
 from slurm_operator.api.shared import Condition, LocalObjectReference, SecretKeySelector, ServiceSpec
-from slurm_operator.controllers.health import Health, Problem
+from slurm_operator.controllers.shared.connection_health import ConnectionHealth, ConnectionProblem
 from slurm_operator.controllers.slurmclient import (
     Serving,
     came_back,
     choose,
     mirror,
+    needed,
     restapi_controllers,
     serving,
     signing_key,
     target,
 )
-from slurm_operator.kube.meta import Key, ObjectMeta
-from slurm_operator.kube.models import Secret
-from slurm_operator.kube.store import Change
-from slurm_operator.slurm.clients import Target
+from slurm_operator.kube.models.kinds import Secret
+from slurm_operator.kube.models.meta import Key, ObjectMeta
+from slurm_operator.kube.models.store import Change
+from slurm_operator.slurm.rest.connections import ConnectionTarget
+from tests.support.simulation.kubernetes import make_nodeset
 
 EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
+ERROR = "Expected `str`, got `int`"
 
 
 def controller(annotation: str | None = None, key: SecretKeySelector | None = None) -> Controller:
@@ -55,8 +58,8 @@ def cluster(name: str, *conditions: Condition, deleting: bool = False) -> Cluste
     return Cluster(metadata=metadata, status=ClusterStatus(conditions=conditions))
 
 
-def chosen(found: RestApi | Cluster | Problem | Health) -> str:
-    if isinstance(found, Problem | Health):
+def chosen(found: RestApi | Cluster | ConnectionProblem | ConnectionHealth) -> str:
+    if isinstance(found, ConnectionProblem | ConnectionHealth):
         return found.reason
     return f"{type(found).__name__} {found.metadata.name}"
 
@@ -91,30 +94,31 @@ def test_what_a_controller_uses(
 @pytest.mark.parametrize(
     ("annotation", "restapis", "unread_restapis", "unread_clusters", "expected"),
     [
-        (None, [], ["a"], [], "RestApiUnreadable"),
-        (None, [restapi("b", of="other")], ["a"], [], "RestApiUnreadable"),
-        (None, [restapi("b")], ["a"], [], "RestApi b"),
-        (None, [restapi("a")], [], ["main"], "ClusterUnreadable"),
-        (None, [restapi("a")], [], ["far"], "RestApi a"),
-        ("far", [restapi("a")], [], ["far"], "ClusterUnreadable"),
-        ("far", [restapi("a")], [], ["main"], "ClusterNotFound"),
+        (None, [], {"a": ERROR}, {}, "RestApiUnreadable"),
+        (None, [restapi("b", of="other")], {"a": ERROR}, {}, "RestApiUnreadable"),
+        (None, [restapi("b")], {"a": ERROR}, {}, "RestApi b"),
+        (None, [restapi("a")], {}, {"main": ERROR}, "ClusterUnreadable"),
+        (None, [restapi("a")], {}, {"far": ERROR}, "RestApi a"),
+        ("far", [restapi("a")], {}, {"far": ERROR}, "ClusterUnreadable"),
+        ("far", [restapi("a")], {}, {"main": ERROR}, "ClusterNotFound"),
     ],
 )
 def test_what_cannot_be_read_is_not_absent(
     annotation: str | None,
     restapis: list[RestApi],
-    unread_restapis: list[str],
-    unread_clusters: list[str],
+    unread_restapis: dict[str, str],
+    unread_clusters: dict[str, str],
     expected: str,
 ) -> None:
-    """An object that exists in a version nobody here can read never makes way for the next choice."""
+    """An object that exists and cannot be read never makes way for the next choice; the error is shown."""
     found = choose(
         controller(annotation), restapis, [], unread_restapis=unread_restapis, unread_clusters=unread_clusters
     )
     assert chosen(found) == expected
     if expected.endswith("Unreadable"):
-        assert isinstance(found, Health)
+        assert isinstance(found, ConnectionHealth)
         assert found.ready is None
+        assert ERROR in found.message
 
 
 @given(st.permutations([restapi(name, age) for name, age in (("a", 1), ("b", 7), ("c", 7), ("d", 3))]))
@@ -132,9 +136,9 @@ SELECTOR = SecretKeySelector(name="keys", key="jwt.key")
         (None, None, "JwtKeyNotSet", "spec.jwtKeyRef"),
         (SecretKeySelector(key="jwt.key"), None, "JwtKeyNotSet", "spec.jwtKeyRef"),
         (SELECTOR, None, "JwtSecretNotFound", "'keys'"),
-        (SELECTOR, Secret(), "JwtKeyNotFound", "no key 'jwt.key'"),
-        (SELECTOR, Secret(data={"other": b"x"}), "JwtKeyNotFound", "no key 'jwt.key'"),
-        (SELECTOR, Secret(data={"jwt.key": b""}), "JwtKeyNotFound", "nothing under the key 'jwt.key'"),
+        (SELECTOR, Secret(), "JwtKeyNotFound", "'jwt.key'"),
+        (SELECTOR, Secret(data={"other": b"x"}), "JwtKeyNotFound", "'jwt.key'"),
+        (SELECTOR, Secret(data={"jwt.key": b""}), "JwtKeyNotFound", "'jwt.key'"),
     ],
 )
 def test_a_missing_key_is_named(
@@ -142,7 +146,7 @@ def test_a_missing_key_is_named(
 ) -> None:
     """What is missing on the way to the signing key is told apart and named."""
     found = signing_key(controller(key=selector), secret)
-    assert isinstance(found, Problem)
+    assert isinstance(found, ConnectionProblem)
     assert found.reason == reason
     assert words in found.message
 
@@ -158,7 +162,7 @@ def test_a_port_that_is_none_is_named() -> None:
     spec = msgspec.structs.replace(broken.spec, service=ServiceSpec(port=70000))
     broken = msgspec.structs.replace(broken, spec=spec)
     found = target(controller(key=SELECTOR), broken, Secret(data={"jwt.key": b"k"}), None)
-    assert isinstance(found, Problem)
+    assert isinstance(found, ConnectionProblem)
     assert found.reason == "InvalidServer"
     assert "spec.service.port 70000" in found.message
 
@@ -166,19 +170,19 @@ def test_a_port_that_is_none_is_named() -> None:
 def test_a_connection_belongs_to_one_life_of_a_controller() -> None:
     """Another key, RestApi or Controller of the same name is another target; a renewed token is not."""
     main = controller(key=SELECTOR)
-    anew = msgspec.structs.replace(main, metadata=msgspec.structs.replace(main.metadata, uid="another"))
+    recreated = msgspec.structs.replace(main, metadata=msgspec.structs.replace(main.metadata, uid="another"))
     key, other = (Secret(data={"jwt.key": value}) for value in (b"k", b"n"))
     same = target(main, restapi("a"), key, None)
     assert same == target(main, restapi("a"), key, None)
-    assert isinstance(same, Target)
+    assert isinstance(same, ConnectionTarget)
     assert same.url == "http://a-restapi.slurm:6820"
     for differs in (
-        target(anew, restapi("a"), key, None),
+        target(recreated, restapi("a"), key, None),
         target(main, restapi("a"), other, None),
         target(main, restapi("b"), key, None),
         target(main, restapi("a"), key, "http://localhost:6820"),
     ):
-        assert isinstance(differs, Target)
+        assert isinstance(differs, ConnectionTarget)
         assert differs != same
 
 
@@ -186,7 +190,10 @@ def test_a_connection_belongs_to_one_life_of_a_controller() -> None:
 def test_a_shared_connection_is_described_by_its_cluster(status: str, ready: bool | None) -> None:  # noqa: FBT001 - a column
     """A Controller repeats status, reason and message of the Cluster, and says which Cluster that is."""
     said = Condition(type="Ready", status=status, reason="Because", message="it is so")
-    assert mirror(cluster("far", said)) == Health(ready, "Because", "through the Cluster 'far': it is so")
+    found = mirror(cluster("far", said))
+    assert (found.ready, found.reason) == (ready, "Because")
+    assert "Cluster 'far'" in found.message
+    assert found.message.endswith(": it is so")
 
 
 def test_a_cluster_without_a_word_is_unknown() -> None:
@@ -217,7 +224,7 @@ DOWN, UP, LATER = (Serving("uid", since) for since in (None, EPOCH, EPOCH + time
     ],
 )
 def test_when_a_restapi_is_back(before: Serving | None, now: Serving, expected: bool) -> None:  # noqa: FBT001 - a column
-    """It is back when it became ready since the last look; the first look knows of no time before."""
+    """It is back when it became ready since the last reconcile; the first one knows of no time before."""
     assert came_back(before, now) is expected
 
 
@@ -230,3 +237,11 @@ def test_a_restapi_serves_since_it_is_ready() -> None:
         for some in states
     ]
     assert [one.since for one in found] == [None, EPOCH, None]
+
+
+@pytest.mark.parametrize("finalizer", [wellknown.FINALIZER_DRAIN, wellknown.FINALIZER_RESERVATION])
+def test_a_nodeset_that_waits_for_slurm_keeps_the_connection(finalizer: str) -> None:
+    """Neither its drain nor the deletion of its reservation can end without Slurm."""
+    assert needed([make_nodeset(finalizers=(finalizer,))], "slurm")
+    assert not needed([make_nodeset(finalizers=(finalizer,))], "another")
+    assert not needed([make_nodeset()], "slurm")

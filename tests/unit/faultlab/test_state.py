@@ -92,3 +92,15 @@ def test_slurm_comments_do_not_name_the_run() -> None:
     """Namespace, UIDs and nodes inside of a text are replaced, too."""
     found = normalise_slurm({"comment": f"run-1/compute {UID} on lab-3"}, [nodeset()], "run-1")
     assert found == {"comment": "NAMESPACE/compute UID of NodeSet/compute on NODE"}
+
+
+def test_revisions_are_in_order_of_their_number() -> None:
+    """Which of two names has the smaller hash says nothing; the number of a revision does."""
+
+    def revision(name: str, number: int) -> dict[str, Any]:
+        meta = {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"}
+        return {"kind": "ControllerRevision", "metadata": meta, "revision": number}
+
+    one = normalise([revision("compute-5bc6d7f8", 1), revision("compute-6bc6d7f8", 2)], "run-1")
+    other = normalise([revision("compute-7bc6d7f8", 1), revision("compute-4bc6d7f8", 2)], "run-1")
+    assert one == other

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 
 from faultlab import faults
 from faultlab.faults import parse
@@ -26,7 +27,13 @@ WRITES = [
     write("DELETE pods compute-1", 5),
 ]
 REFERENCE = Reference(
-    {}, frozenset(), 2.0, WRITES, frozenset(one.family for one in WRITES), {"POST pods compute-0": (1, 1)}
+    {},
+    frozenset(),
+    2.0,
+    WRITES,
+    frozenset(one.family for one in WRITES),
+    {"POST pods compute-0": (1, 1)},
+    frozenset({"pods", "secrets"}),
 )
 
 
@@ -38,10 +45,24 @@ def test_crashes_are_planned_in_three_ways_at_each_sampled_write() -> None:
     assert len(plan("crash", REFERENCE, 0)) == len(WRITES) * len(faults.KILLS)
 
 
-def test_stale_and_withheld_go_over_the_kinds_that_are_written() -> None:
-    """Each kind of the scenario is stale at a restart, also right after a deletion, and withheld once."""
+def test_no_crash_is_planned_at_a_comment_that_depends_on_where_a_pod_lands() -> None:
+    """A replaced pod may return to its old node, and then none follows; a first one is certain."""
+    comment = write("POST slurm:nodes compute-1 comment", 6)
+    replaced = replace(REFERENCE, writes=[*WRITES, comment])
+    assert not any(fault.point == comment.point for fault in plan("crash", replaced, 0))
+    created = replace(REFERENCE, writes=[WRITES[0], comment])
+    assert any(fault.point == comment.point for fault in plan("crash", created, 0))
+
+
+def test_ways_may_take_turns() -> None:
+    """Each sampled write is then crashed at once, in the next way."""
+    assert [one.do for one in plan("crash", REFERENCE, 1, ["turns"])] == [*faults.KILLS, faults.KILLS[0]]
+
+
+def test_stale_and_withheld_go_over_the_kinds_of_which_events_come() -> None:
+    """Each such kind is stale at a restart, also right after a deletion, and withheld once."""
     stale = {(fault.kind, fault.point) for fault in plan("stale", REFERENCE, 1)}
-    assert stale == {(kind, at) for kind in ("pods", "nodesets") for at in ("", "DELETE pods compute-1 #1")}
+    assert stale == {(kind, at) for kind in ("pods", "secrets") for at in ("", "DELETE pods compute-1 #1")}
     withheld = plan("withheld", REFERENCE, 1)
     assert [fault.do for fault in withheld] == [faults.WITHHOLD, faults.WITHHOLD, faults.FROZEN_SLURM]
 
@@ -66,6 +87,15 @@ def test_unexpected_writes() -> None:
     assert accepted_counts([write("POST pods a", status=409)]) == {}
 
 
+def test_a_comment_is_expected_wherever_the_scheduler_puts_a_pod() -> None:
+    """It names the Kubernetes node; in the runs without a fault each pod may have returned to its old one."""
+    assert unexpected(REFERENCE, [WRITES[0], write("POST slurm:nodes compute-1 comment")], hit=True) == []
+    resumed = write("POST slurm:nodes compute-1 RESUME")
+    assert unexpected(REFERENCE, [WRITES[0], resumed], hit=True) == [
+        "unexpected write: POST slurm:nodes compute-1 RESUME #1"
+    ]
+
+
 def test_the_repeat_command_is_one_line_that_a_shell_reads() -> None:
     """It names scenario, arguments and fault."""
     fault = plan("crash", REFERENCE, 1)[0]
@@ -84,5 +114,5 @@ def test_the_table_counts_the_verdicts() -> None:
         Outcome("s", "s", None, ["wrong"]),
         Outcome("s", "s", None, reached=False),
     ]
-    row = table([Section("s", REFERENCE, 3, outcomes)]).splitlines()[1].split()
-    assert row == ["s", "5", "3", "1", "1", "1", "2.0", "0.0"]
+    row = table([Section("s", "crash", REFERENCE, 3, outcomes)]).splitlines()[1].split()
+    assert row == ["s", "crash", "5", "3", "1", "1", "1", "2.0", "0.0"]

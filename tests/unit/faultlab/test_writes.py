@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from faultlab.writes import (
+    SLURM,
     Target,
     Write,
     body_hash,
@@ -100,3 +101,13 @@ def test_hashes_are_the_same_in_any_namespace() -> None:
     """The body's hash does not depend on the namespace of the run."""
     assert body_hash(b'{"namespace": "run-1"}', "run-1") == body_hash(b'{"namespace": "run-2"}', "run-2")
     assert body_hash(b"a", "run-1") != body_hash(b"b", "run-1")
+
+
+def test_the_size_of_a_hostlist_does_not_make_another_family() -> None:
+    """One request for several nodes and one for each of them are writes of the same kind."""
+    names = ("lab-0", "lab-[0-3]", "lab-[0,2-3]")
+    families = {
+        Write(1, SLURM, "POST", "slurm:nodes", f"{name} UNDRAIN", 1, "", 0.0, 1, counted=True).family
+        for name in names
+    }
+    assert families == {"POST slurm:nodes lab-N UNDRAIN"}

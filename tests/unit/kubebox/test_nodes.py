@@ -13,6 +13,7 @@ from kubebox import BoxSpec, SpecError
 from kubebox.cli import _nodes, _parser
 from kubebox.components import Plan, api_server, controllers, port_names
 from kubebox.console import Stopwatch
+from kubebox.images import template
 from kubebox.nodes import RealNodes, files, node_providers
 from kubebox.nodes.addresses import MAX_NODES, Block, free_blocks, node_name
 from kubebox.nodes.cluster import PROVISIONER, STORAGE_CLASS, manifests
@@ -137,6 +138,24 @@ def test_kubelet_stays_in_its_control_group() -> None:
     assert config["cgroupRoot"] == "/kubebox-a/node-0"
     assert config["address"] == "10.200.0.10"
     assert config["clusterDNS"] == [service["spec"]["clusterIP"]]
+
+
+def test_registry_without_tls_is_where_containerd_looks_for_it() -> None:
+    """containerd reads the folder of registries, and the file for one of them allows plain HTTP."""
+    assert f'config_path = "{files.CERTS}"' in files.containerd()
+    assert files.registry_hosts("10.200.0.1:5000").startswith('server = "http://10.200.0.1:5000"\n')
+
+
+@pytest.mark.parametrize("pulls", [False, True])
+def test_node_that_pulls_has_room_for_other_images(tmp_path: Path, *, pulls: bool) -> None:
+    """Only a node that pulls nothing sees the content store of its images as a whole, read-only."""
+    store = tmp_path / "io.containerd.content.v1.content"
+    (store / "blobs" / "sha256").mkdir(parents=True)
+    (store / "blobs" / "sha256" / "ab").touch()
+    (tmp_path / "io.containerd.snapshotter.v1.overlayfs" / "snapshots" / "1").mkdir(parents=True)
+    content = f"{store.name}/blobs/sha256/ab" if pulls else store.name
+    snapshot = "io.containerd.snapshotter.v1.overlayfs/snapshots/1"
+    assert list(template.shared(tmp_path, pulls=pulls)) == [content, snapshot]
 
 
 def test_a_machine_survives_its_description() -> None:

@@ -19,6 +19,7 @@ from kubebox import BoxSpec, SpecError
         ("name", "a" * 41),
         ("fake_nodes", -1),
         ("fake_nodes", 10_001),
+        ("pulls", True),
         ("ready_timeout", 0),
         ("apiserver_args", ("v=4",)),
     ],

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.objects.active import active_pod, relabel
-from slurm_operator.slurm.model import Ping
-from tests.unit.objects.making import controller
+from slurm_operator.slurm.model.records import Ping
+from tests.support.objects.resources import controller
 
 HA = controller(ha={"enabled": True, "backups": 2}, persistence={"existingClaim": "c"})
 PODS = [HA.pod_name(ordinal) for ordinal in range(3)]

@@ -9,14 +9,14 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.objects import corrections, slurmctld
-from slurm_operator.objects.config import Cluster
+from slurm_operator.objects.content_references import data_checksum
 from slurm_operator.objects.corrections import Files, Kept, differences
-from slurm_operator.objects.desired import Named
-from slurm_operator.objects.references import data_checksum
-from slurm_operator.objects.takeover import is_adopted, is_settled
+from slurm_operator.objects.desired import ObjectName
+from slurm_operator.objects.migration import is_adopted, is_settled
+from slurm_operator.objects.slurm_conf import SlurmCluster
 from tests.fixtures.slinky_releases import LEFT_BEHIND
-from tests.unit.objects.goldens import WORLDS, world
-from tests.unit.objects.making import accounting, controller, found, node_set
+from tests.support.objects.golden_cases import WORLDS, world
+from tests.support.objects.resources import accounting, controller, found, node_set
 
 if TYPE_CHECKING:
     from slurm_operator.objects.desired import Manifest
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONFIG_HASH = wellknown.ANNOTATION_SLURM_CONFIG_HASH
 FILES = Files("ConfigMap", "slurm-config", CONFIG_HASH)
-WORKLOAD = Named("apps/v1", "StatefulSet", "slurm-controller")
+WORKLOAD = ObjectName("apps/v1", "StatefulSet", "slurm-controller")
 
 
 def _live(item: Manifest, files: dict[str, str]) -> Manifest:
@@ -36,7 +36,7 @@ def _live(item: Manifest, files: dict[str, str]) -> Manifest:
     return live
 
 
-def _kept(cluster: Cluster, live: Manifest | None, written: dict[str, str]) -> Kept:
+def _kept(cluster: SlurmCluster, live: Manifest | None, written: dict[str, str]) -> Kept:
     desired = slurmctld.desired(cluster, found(), service_monitors=False)
     return corrections.keep(desired, FILES, WORKLOAD, live, written, corrections.former_slurm_lines(cluster))
 
@@ -53,9 +53,9 @@ def _workload(kept: Kept) -> Manifest:
     return item
 
 
-def _with_port(port: int | None, **spec: Any) -> Cluster:
+def _with_port(port: int | None, **spec: Any) -> SlurmCluster:
     acct = accounting(**({"service": {"port": port}} if port else {}))
-    return Cluster(controller(accountingRef={"name": "acct"}, **spec), [node_set("a")], acct)
+    return SlurmCluster(controller(accountingRef={"name": "acct"}, **spec), [node_set("a")], acct)
 
 
 def _slinky(**spec: Any) -> tuple[Manifest, dict[str, str]]:
@@ -101,7 +101,9 @@ def test_more_room_after_the_migration_is_a_change() -> None:
     """A cluster that is scaled beyond its room gets the room, although another release wrote 1024 as well."""
     live, files = _slinky()
     adopted = copy.deepcopy(_workload(_kept(_with_port(7000), live, files)))
-    large = Cluster(_with_port(7000).controller, [node_set("a", replicas=2000)], _with_port(7000).accounting)
+    large = SlurmCluster(
+        _with_port(7000).controller, [node_set("a", replicas=2000)], _with_port(7000).accounting
+    )
     assert _kept(large, live, files).waiting[0].startswith("MaxNodeCount=1024 becomes MaxNodeCount=2048")
     kept = _kept(large, adopted, files)
     assert kept.waiting == ()
@@ -139,9 +141,9 @@ def test_nothing_runs_yet() -> None:
     [
         ("A=1\n", "A=1\n", ["comments and empty lines"]),
         ("#\n\nA=1\n", "# x\nA=1\n", ["comments and empty lines"]),
-        ("ReturnToService=2\nA=1\n", "A=1\n", ["ReturnToService=2 goes"]),
+        ("ReturnToService=2\nA=1\n", "A=1\n", ["ReturnToService=2 is removed"]),
         ("A=1\n", "SlurmctldAddr=x\nA=1\n", ["SlurmctldAddr=x is added"]),
-        ("StoragePass=two words\n", 'StoragePass="two words"\n', ["StoragePass is written with quotes"]),
+        ("StoragePass=two words\n", 'StoragePass="two words"\n', ["StoragePass gets quotes"]),
         ("StoragePass=old\n", "StoragePass=new\n", None),
         ("A=1\n", "", None),
         ("", "A=1\n", None),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.objects import config, hosts, slurmctld
-from slurm_operator.objects.config import Cluster
-from slurm_operator.objects.desired import Named
-from tests.unit.objects.making import controller, found, node_set
+from slurm_operator.objects import hosts, slurm_conf, slurmctld
+from slurm_operator.objects.desired import ObjectName
+from slurm_operator.objects.slurm_conf import SlurmCluster
+from tests.support.objects.resources import controller, found, node_set
 
 if TYPE_CHECKING:
     from slurm_operator.objects.desired import Desired, Manifest
@@ -20,20 +20,20 @@ SHARED = {"persistence": {"existingClaim": "state"}}
 FIRST, SECOND, THIRD = (f"slurm-controller-{ordinal}" for ordinal in range(3))
 
 
-def _cluster(backups: int = 1, nodes: int = 1, **spec: Any) -> Cluster:
+def _cluster(backups: int = 1, nodes: int = 1, **spec: Any) -> SlurmCluster:
     ha = {"enabled": backups > 0, "backups": max(backups, 1)}
-    return Cluster(controller(**{"ha": ha, **SHARED, **spec}), [node_set("a", replicas=nodes)])
+    return SlurmCluster(controller(**{"ha": ha, **SHARED, **spec}), [node_set("a", replicas=nodes)])
 
 
-def _written(cluster: Cluster) -> str:
-    return config.controller_files(cluster, found())["slurm.conf"]
+def _written(cluster: SlurmCluster) -> str:
+    return slurm_conf.controller_files(cluster, found())["slurm.conf"]
 
 
-def _running(cluster: Cluster) -> str:
+def _running(cluster: SlurmCluster) -> str:
     return slurmctld.config_hash(cluster, found())
 
 
-def _in_order(cluster: Cluster, there: set[str], *, settled: bool = True) -> Desired:
+def _in_order(cluster: SlurmCluster, there: set[str], *, settled: bool = True) -> Desired:
     desired = slurmctld.desired(cluster, found(), service_monitors=False)
     return hosts.in_order(cluster, desired, there, settled=settled)
 
@@ -53,7 +53,7 @@ def test_each_slurmctld_has_a_service() -> None:
         service={"port": 7000, "spec": {"type": "LoadBalancer"}},
         **SHARED,
     )
-    desired = slurmctld.desired(Cluster(owner), found(), service_monitors=True)
+    desired = slurmctld.desired(SlurmCluster(owner), found(), service_monitors=True)
     assert [f"{item['kind']}/{item['metadata']['name']}" for item in desired.objects] == [
         "Service/slurm-controller-internal",
         "Service/slurm-controller",
@@ -75,16 +75,17 @@ def test_each_slurmctld_has_a_service() -> None:
 
 
 @pytest.mark.parametrize("ha", [{}, {"ha": {"enabled": True}, **SHARED}])
-def test_prometheus_scrapes_the_active_slurmctld_once(ha: dict[str, Any]) -> None:
+def test_a_monitor_keeps_the_service_of_clients(ha: dict[str, Any]) -> None:
     """Of all Services with the labels and the port of a ServiceMonitor, it keeps the one of clients."""
     metrics = {"enabled": True, "serviceMonitor": {"enabled": True}}
     owner = controller(metrics=metrics, **ha)
-    desired = slurmctld.desired(Cluster(owner), found(), service_monitors=True)
+    desired = slurmctld.desired(SlurmCluster(owner), found(), service_monitors=True)
     monitor = desired.find("ServiceMonitor", "slurm-controller")
     assert monitor is not None
     made = [item for item in desired.objects if item["kind"] == "Service"]
     for endpoint in monitor["spec"]["endpoints"]:
         assert _scraped(monitor, endpoint, made) == ["slurm-controller"]
+        assert endpoint["followRedirects"] is False
 
 
 def _scraped(monitor: Manifest, endpoint: dict[str, Any], made: list[Manifest]) -> list[str]:
@@ -97,9 +98,9 @@ def _scraped(monitor: Manifest, endpoint: dict[str, Any], made: list[Manifest]) 
         and endpoint["port"] in [port.get("name") for port in item["spec"]["ports"]]
     ]
     for rule in endpoint.get("relabelings", ()):
-        assert rule["sourceLabels"] == ["__meta_kubernetes_service_name"]
-        assert rule["action"] == "keep"
-        names = [name for name in names if re.fullmatch(rule["regex"], name)]
+        if rule["action"] == "keep":
+            assert rule["sourceLabels"] == ["__meta_kubernetes_service_name"]
+            names = [name for name in names if re.fullmatch(rule["regex"], name)]
     return names
 
 
@@ -140,7 +141,7 @@ def test_needless_services_go_last(backups: int, needless: list[str]) -> None:
     there = {FIRST, SECOND, THIRD}
     assert _in_order(_cluster(backups), there, settled=False).unwanted == ()
     assert [*_in_order(_cluster(backups), there).unwanted] == [
-        Named("v1", "Service", name) for name in needless
+        ObjectName("v1", "Service", name) for name in needless
     ]
 
 
@@ -179,7 +180,7 @@ def test_the_next_change_brings_the_services(nodes: int) -> None:
     before = replace(_cluster(nodes=nodes), by_pod=True)
     changed = hosts.keep_running(_cluster(extraConf="X=1"), found(), _written(before), _running(before))
     assert not changed.by_pod
-    assert config.max_nodes(changed.controller, (), changed.room) == (1024 if nodes == 1 else 4096)
+    assert slurm_conf.max_nodes(changed.controller, (), changed.room) == (1024 if nodes == 1 else 4096)
     back = hosts.keep_running(_cluster(nodes=nodes), found(), _written(changed), _running(changed))
     assert not back.by_pod
 

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from slurm_operator.api import Token
-from slurm_operator.controllers import token_secret
-from slurm_operator.objects import labels, slurmctld, slurmd_claims, slurmd_shared, takeover
-from slurm_operator.objects.config import Cluster
+from slurm_operator.controllers.token import token_secret
+from slurm_operator.objects import labels, migration, slurmctld, slurmd_claims, slurmd_shared
+from slurm_operator.objects.slurm_conf import SlurmCluster
 from tests.fixtures.golden import CASES
-from tests.unit.objects.goldens import world
-from tests.unit.objects.making import controller, found, node_set
-from tests.unit.objects.workers import made_from
+from tests.support.objects.golden_cases import world
+from tests.support.objects.recorded_workers import made_from
+from tests.support.objects.resources import controller, found, node_set
 
 if TYPE_CHECKING:
     from slurm_operator.objects.desired import Manifest
@@ -74,11 +74,11 @@ def test_the_labels_of_a_user_win() -> None:
 
 def test_no_pod_template_and_no_selector_changes() -> None:
     """The labels are those of objects: templates, which restart daemons, and selectors have none of them."""
-    made = slurmctld.stateful_set(Cluster(controller()), found())
+    made = slurmctld.stateful_set(SlurmCluster(controller()), found())
     assert _labels(made) == RECOMMENDED
     assert not RECOMMENDED.keys() & made["spec"]["template"]["metadata"]["labels"].keys()
     assert not RECOMMENDED.keys() & made["spec"]["selector"]["matchLabels"].keys()
-    inherited = slurmctld.stateful_set(Cluster(controller(OF_THE_CHART)), found())
+    inherited = slurmctld.stateful_set(SlurmCluster(controller(OF_THE_CHART)), found())
     assert inherited["spec"]["template"]["metadata"]["labels"].items() >= OF_THE_CHART["labels"].items()
     budget = slurmd_shared.disruption_budget(node_set("workers"), [])
     assert not RECOMMENDED.keys() & budget["spec"]["selector"]["matchLabels"].keys()
@@ -86,10 +86,10 @@ def test_no_pod_template_and_no_selector_changes() -> None:
 
 def test_a_workload_without_the_labels_is_not_restarted() -> None:
     """A workload of an older version gets the labels and keeps its pod template."""
-    now = takeover.settle(slurmctld.stateful_set(Cluster(controller()), found()), None)
+    now = migration.settle(slurmctld.stateful_set(SlurmCluster(controller()), found()), None)
     before = msgspec.json.decode(msgspec.json.encode(now))
     for name in RECOMMENDED:
         del before["metadata"]["labels"][name]
-    assert takeover.settle(slurmctld.stateful_set(Cluster(controller()), found()), before) == now
+    assert migration.settle(slurmctld.stateful_set(SlurmCluster(controller()), found()), before) == now
     assert now["spec"]["template"] == before["spec"]["template"]
     assert labels.recommended({}) == RECOMMENDED

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.objects import login
-from slurm_operator.objects.references import Found
-from tests.unit.objects.making import controller, found, loginset
+from slurm_operator.objects.content_references import Found
+from tests.support.objects.resources import controller, found, loginset
 
 if TYPE_CHECKING:
     from slurm_operator.objects.desired import Desired, Manifest
@@ -43,7 +43,7 @@ def test_host_keys_are_made_only_when_there_are_none() -> None:
 
 
 def test_new_host_keys_roll_nothing_later() -> None:
-    """The pods made together with new keys have the hash that the stored keys give in the next pass."""
+    """The pods made together with new keys have the hash that the stored keys give in the next reconcile."""
     missing = found({"login-ssh-host-keys": None})
     first = login.desired(
         loginset(), controller(), missing, cluster_domain="cluster.local", new_host_keys=KEYS
@@ -143,7 +143,7 @@ def test_difference_10_all_that_is_missing_is_named() -> None:
     assert [problem.field for problem in desired.problems] == [
         "spec.slurmKeyRef of the Controller",
         "spec.sssdConfRef",
-        "the Secret with host keys",
+        "The Secret with host keys",
     ]
 
 

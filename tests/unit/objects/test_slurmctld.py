@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from slurm_operator.api.reasons import Reason
 from slurm_operator.objects import slurmctld
-from slurm_operator.objects.config import Cluster
-from slurm_operator.objects.desired import Named, Reason
-from slurm_operator.objects.references import Found
-from tests.unit.objects.making import accounting, controller, found, node_set
+from slurm_operator.objects.content_references import Found
+from slurm_operator.objects.desired import ObjectName
+from slurm_operator.objects.slurm_conf import SlurmCluster
+from tests.support.objects.resources import accounting, controller, found, node_set
 
 if TYPE_CHECKING:
     from slurm_operator.api import Controller
@@ -23,7 +24,7 @@ FILES_HASH = "slinky.slurm.net/referenced-files-hash"
 
 
 def _desired(owner: Controller, content: Found | None = None, **others: Any) -> Desired:
-    return slurmctld.desired(Cluster(owner, **others), content or found(), service_monitors=True)
+    return slurmctld.desired(SlurmCluster(owner, **others), content or found(), service_monitors=True)
 
 
 def _stateful_set(owner: Controller, content: Found | None = None) -> Manifest:
@@ -79,7 +80,7 @@ def test_an_external_controller_has_only_its_configuration() -> None:
 def test_service_monitor(metrics: dict[str, Any], made: bool) -> None:  # noqa: FBT001 - what is expected
     """A ServiceMonitor is made when metrics and monitor are on; otherwise one from before is unwanted."""
     desired = _desired(controller(metrics=metrics))
-    monitor = Named("monitoring.coreos.com/v1", "ServiceMonitor", "slurm-controller")
+    monitor = ObjectName("monitoring.coreos.com/v1", "ServiceMonitor", "slurm-controller")
     assert (desired.find("ServiceMonitor", "slurm-controller") is not None) is made
     assert (monitor in desired.unwanted) is not made
 
@@ -87,7 +88,7 @@ def test_service_monitor(metrics: dict[str, Any], made: bool) -> None:  # noqa: 
 def test_service_monitor_needs_its_kind() -> None:
     """Where the cluster does not know the kind, a ServiceMonitor is neither made nor removed."""
     owner = controller(metrics={"enabled": True, "serviceMonitor": {"enabled": True}})
-    desired = slurmctld.desired(Cluster(owner), found(), service_monitors=False)
+    desired = slurmctld.desired(SlurmCluster(owner), found(), service_monitors=False)
     assert desired.find("ServiceMonitor", "slurm-controller") is None
     assert desired.unwanted == ()
 
@@ -184,7 +185,7 @@ def test_difference_1_the_name_of_a_file_counts() -> None:
 
 
 def test_difference_2_the_hash_is_of_what_is_rendered() -> None:
-    """The hash follows the ConfigMap of the same pass; nothing that a cache says can make it another."""
+    """The hash follows the ConfigMap of the same reconcile; nothing that a cache says can make it another."""
     quiet, busy = controller(), controller(extraConf="X=1")
     assert _annotations(quiet) == _annotations(quiet)
     assert _annotations(quiet)[CONFIG_HASH] != _annotations(busy)[CONFIG_HASH]
@@ -285,10 +286,13 @@ def test_difference_10_missing_references_hold_back_only_what_needs_them() -> No
     """Without its keys the StatefulSet waits, all that is missing is named, and the rest is made."""
     desired = _desired(controller(), found({"auth-slurm": None, "auth-jwt": {"other": b""}}))
     assert _kinds(desired)[-1] == "ConfigMap/slurm-config"
-    assert [(problem.field, problem.message) for problem in desired.problems] == [
-        ("spec.slurmKeyRef", "Secret 'auth-slurm' does not exist; create it"),
-        ("spec.jwtKeyRef", "Secret 'auth-jwt' has no key 'jwt.key'; add it"),
-    ]
+    named = (
+        ("spec.slurmKeyRef", "Secret 'auth-slurm' "),
+        ("spec.jwtKeyRef", "Secret 'auth-jwt' has no key 'jwt.key'"),
+    )
+    for problem, (field, words) in zip(desired.problems, named, strict=True):
+        assert (problem.reason, problem.field) == (Reason.MISSING_REFERENCE, field)
+        assert problem.message.startswith(words)
 
 
 def test_difference_10_a_missing_file_holds_configuration_and_pods() -> None:

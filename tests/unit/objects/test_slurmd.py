@@ -10,23 +10,23 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import ScalingMode
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.objects.content_references import References
 from slurm_operator.objects.desired import Manifest, Unbuildable
-from slurm_operator.objects.nodefit import overdue_tolerations
-from slurm_operator.objects.references import References
+from slurm_operator.objects.node_fit import overdue_tolerations
 from slurm_operator.objects.slurmd import WorkerTemplate, content_changed, pod, references, worker_template
 from slurm_operator.objects.slurmd_claims import claims_of
 from slurm_operator.objects.slurmd_identity import (
-    Worker,
+    WorkerIdentity,
     node_of,
     numbered,
     of_node,
     ordinal_of,
     overdue_labels,
 )
-from tests.unit.objects.goldens import DOMAIN, WORLDS, World
-from tests.unit.objects.making import controller, found, node_set
-from tests.unit.objects.workers import existing, node, nodesets
+from tests.support.objects.golden_cases import DOMAIN, WORLDS, World
+from tests.support.objects.recorded_workers import existing, node, nodesets
+from tests.support.objects.resources import controller, found, node_set
 
 SSH = {"enabled": True, "sssdConfRef": {"name": "sssd", "key": "sssd.conf"}}
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -38,7 +38,7 @@ def template(secrets: dict[str, dict[str, bytes] | None] | None = None, **spec: 
     return worker_template(node_set("gpu", **spec), controller(), found(secrets), cluster_domain=DOMAIN)
 
 
-def made(worker: Worker | None = None, **spec: Any) -> Manifest:
+def made(worker: WorkerIdentity | None = None, **spec: Any) -> Manifest:
     built = template(**spec)
     return pod(built, worker or numbered(built.nodeset, 0), "abc")
 
@@ -106,8 +106,8 @@ def test_workers_find_each_other_whatever_else_is_searched() -> None:
     assert made(template={"spec": {"dnsConfig": wish}})["spec"]["dnsConfig"] == wish
 
 
-def test_workers_share_a_machine_only_if_asked() -> None:
-    """Each worker keeps others away from its machine, unless the NodeSet oversubscribes."""
+def test_workers_share_a_node_only_if_asked() -> None:
+    """Each worker keeps others away from its Kubernetes node, unless the NodeSet oversubscribes."""
     (term,) = made()["spec"]["affinity"]["podAntiAffinity"][REQUIRED]
     assert term["topologyKey"] == "kubernetes.io/hostname"
     assert "affinity" not in made(oversubscribeNode=True)["spec"]
@@ -209,8 +209,8 @@ def test_the_node_goes_down_before_the_pod_ends() -> None:
 # ----------------------------------------------------------------------------------------- place and volumes
 
 
-def test_a_worker_is_bound_to_its_machine_by_name() -> None:
-    """A worker of a machine can go only there, whatever else the template requires of machines."""
+def test_a_worker_is_bound_to_its_node_by_name() -> None:
+    """A worker of a Kubernetes node can go only there, whatever else the template requires."""
     affinity = {
         REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Exists"}]}]},
         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": {}}],
@@ -280,7 +280,7 @@ def test_no_probe_restarts_a_container_with_jobs() -> None:
 def test_the_topology_is_there_from_the_start(
     annotations: dict[str, str], of_template: dict[str, str], wanted: str
 ) -> None:
-    """A pod whose machine is known has the machine's topology, else that of the template."""
+    """A pod whose Kubernetes node is known has its topology, else that of the template."""
     worker = of_node(node("m1", annotations=annotations), "gpu-abcde")
     item = made(worker, template={"metadata": {"annotations": of_template}})
     assert item["metadata"]["annotations"][TOPOLOGY] == wanted
@@ -368,7 +368,7 @@ def test_a_hash_that_is_not_there_tells_nothing() -> None:
     assert not content_changed({}, template(ssh=SSH).hashes)
 
 
-# ------------------------------------------------------------------------------------------------ taking over
+# ------------------------------------------------------------------------------------------------- migration
 
 _RECORDED = [(world, item) for world in WORLDS.values() for item in world.case.made if item["kind"] == "Pod"]
 
@@ -377,7 +377,7 @@ _RECORDED = [(world, item) for world in WORLDS.values() for item in world.case.m
     ("world", "recorded"), _RECORDED, ids=[item["metadata"]["name"] for _, item in _RECORDED]
 )
 def test_pods_of_the_reference_are_understood(world: World, recorded: Manifest) -> None:
-    """A running pod of the Go operator is complete and current: its labels, claims and contents are ours."""
+    """A running pod of Slinky is complete and current: its labels, claims and contents are ours."""
     running = msgspec.convert(recorded, Pod)
     owner = recorded["metadata"]["ownerReferences"][0]["name"]
     (nodeset,) = (item for item in nodesets(world) if item.metadata.name == owner)

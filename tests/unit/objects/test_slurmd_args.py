@@ -9,17 +9,17 @@ import pytest
 
 from slurm_operator.objects.slurmd import pod, worker_template
 from slurm_operator.objects.slurmd_args import named
-from slurm_operator.objects.slurmd_identity import Worker, node_of, numbered, of_node
-from tests.unit.objects.goldens import DOMAIN
-from tests.unit.objects.making import controller, found, node_set
-from tests.unit.objects.workers import existing, node
+from slurm_operator.objects.slurmd_identity import WorkerIdentity, node_of, numbered, of_node
+from tests.support.objects.golden_cases import DOMAIN
+from tests.support.objects.recorded_workers import existing, node
+from tests.support.objects.resources import controller, found, node_set
 
 STATED = "nodeset.slinky.slurm.net/stated-name"
 OVERRIDE = "nodeset.slinky.slurm.net/hostname-override"
 HOST = {"hostNetwork": True}
 
 
-def made(worker: Worker | None = None, **spec: Any) -> dict[str, Any]:
+def made(worker: WorkerIdentity | None = None, **spec: Any) -> dict[str, Any]:
     """Return the pod of one worker of a NodeSet."""
     gpu = node_set("gpu", **spec)
     template = worker_template(gpu, controller(), found(), cluster_domain=DOMAIN)
@@ -55,7 +55,7 @@ DAEMON = {"scalingMode": "DaemonSet"}
     ],
 )
 def test_slurmd_is_told_the_name_by_which_its_pod_is_found(
-    worker: Worker | None, spec: dict[str, Any], name: str
+    worker: WorkerIdentity | None, spec: dict[str, Any], name: str
 ) -> None:
     """The argument, the environment and what is read from the running pod are one and the same name."""
     item = made(worker, **spec)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.models import PersistentVolumeClaim, Pod
+from slurm_operator.kube.models.kinds import PersistentVolumeClaim, Pod
 from slurm_operator.objects.desired import Unbuildable
 from slurm_operator.objects.slurmd_claims import (
-    Owner,
+    ClaimOwner,
     Ownership,
     claim_volumes,
     claims,
@@ -19,7 +19,7 @@ from slurm_operator.objects.slurmd_claims import (
     owner_of,
     ownership,
 )
-from tests.unit.objects.making import node_set
+from tests.support.objects.resources import node_set
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
@@ -161,18 +161,20 @@ def test_claims_about_to_vanish_are_recognised(found: PersistentVolumeClaim, goi
 @pytest.mark.parametrize(
     ("deleted", "scaled", "kept", "condemned"),
     [
-        ("Retain", "Retain", Owner.NONE, Owner.NONE),
-        ("Delete", "Retain", Owner.NODE_SET, Owner.NODE_SET),
-        ("Retain", "Delete", Owner.NONE, Owner.WORKER),
-        ("Delete", "Delete", Owner.NODE_SET, Owner.WORKER),
+        ("Retain", "Retain", ClaimOwner.NONE, ClaimOwner.NONE),
+        ("Delete", "Retain", ClaimOwner.NODE_SET, ClaimOwner.NODE_SET),
+        ("Retain", "Delete", ClaimOwner.NONE, ClaimOwner.WORKER),
+        ("Delete", "Delete", ClaimOwner.NODE_SET, ClaimOwner.WORKER),
     ],
 )
-def test_the_policy_decides_who_owns_claims(deleted: str, scaled: str, kept: Owner, condemned: Owner) -> None:
+def test_the_policy_decides_who_owns_claims(
+    deleted: str, scaled: str, kept: ClaimOwner, condemned: ClaimOwner
+) -> None:
     """Claims belong to a worker only while it is scaled in, else to the NodeSet, else to nobody."""
     nodeset = gpu(deleted, scaled)
     assert owner_of(nodeset, scaled_in=False) is kept
     assert owner_of(nodeset, scaled_in=True) is condemned
-    wanted = {Owner.NONE: [], Owner.NODE_SET: [SET], Owner.WORKER: [WORKER]}
+    wanted = {ClaimOwner.NONE: [], ClaimOwner.NODE_SET: [SET], ClaimOwner.WORKER: [WORKER]}
     for scaled_in, owner in ((False, kept), (True, condemned)):
         for before in ([], [SET], [WORKER], [SET, WORKER], [SET | {"controller": False}], [BYSTANDER]):
             decided = ownership(nodeset, claim(*before), POD, scaled_in=scaled_in)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
 from slurm_operator.objects.slurmd_marks import (
     PodInfo,
     comment,
     pod_info,
 )
-from tests.unit.objects.making import node_set
+from tests.support.objects.resources import node_set
 
 POD: Pod = msgspec.convert(
     {"metadata": {"name": "gpu-0", "namespace": "NS"}, "spec": {"nodeName": "m1"}}, Pod
@@ -19,7 +19,7 @@ POD: Pod = msgspec.convert(
 
 
 def test_the_comment_has_its_keys_in_order() -> None:
-    """The comment is compact JSON with the keys in the order in which the Go operator writes them."""
+    """The comment is compact JSON with the keys in the order in which Slinky slurm-operator writes them."""
     text = comment(node_set("gpu"), POD)
     assert text == (
         '{"namespace":"NS","podName":"gpu-0","node":"m1","nodeSetName":"gpu","nodeSetUID":"uid-gpu"}'
@@ -28,7 +28,7 @@ def test_the_comment_has_its_keys_in_order() -> None:
 
 
 def test_what_is_empty_stays_out_as_in_the_reference() -> None:
-    """A pod without a machine has an empty one in its comment; a set that is not named is left out."""
+    """A pod without a node has an empty one in its comment; a set that is not named is left out."""
     info = PodInfo("NS", "gpu-0", "")
     assert msgspec.json.encode(info) == b'{"namespace":"NS","podName":"gpu-0","node":""}'
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slurm_operator.objects.slurmd_names import Series, series, shared_name
-from tests.unit.nodeset.clustermodel import make_nodeset
+from tests.support.simulation.kubernetes import make_nodeset
 
 
 def numbered(prefix: str = "", replicas: int = 3, padding: int = 0, **spec: Any) -> Any:
@@ -37,8 +37,8 @@ def test_workers_without_a_prefix_are_called_after_their_pods() -> None:
 @pytest.mark.parametrize(
     "spec", [{"scalingMode": "DaemonSet"}, {"template": {"spec": {"hostNetwork": True}}}]
 )
-def test_names_that_come_from_machines_are_no_series(spec: dict[str, Any]) -> None:
-    """What workers are called there is known when they have a machine."""
+def test_names_that_come_from_nodes_are_no_series(spec: dict[str, Any]) -> None:
+    """What workers are called there is known when they have a Kubernetes node."""
     assert series(make_nodeset(replicas=2, **spec)) is None
     assert shared_name(make_nodeset(replicas=2, **spec), make_nodeset(replicas=2)) == ""
 

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from slurm_operator.kube.history import HistoryOwner, plan_history
-from slurm_operator.kube.models import ControllerRevision
-from slurm_operator.kube.revisions import go_json, hash_revision, same_data
+from slurm_operator.kube.manifests.revisions import go_json, hash_revision, same_data
+from slurm_operator.kube.models.kinds import ControllerRevision
+from slurm_operator.kube.runtime.revision_history import HistoryOwner, plan_history
 from slurm_operator.objects.slurmd_revision import ZERO_FIELDS, revision_data, revision_labels, trusted_hash
 from tests.fixtures.golden import CASES
-from tests.unit.objects.goldens import WORLDS, decode
-from tests.unit.objects.making import node_set
-from tests.unit.objects.workers import nodesets, revision_hash
+from tests.support.objects.golden_cases import WORLDS, decode
+from tests.support.objects.recorded_workers import nodesets, revision_hash
+from tests.support.objects.resources import node_set
 
 RECORDED = [(case.name, item) for case in CASES for item in case.made if item["kind"] == "ControllerRevision"]
 
@@ -55,13 +55,24 @@ OUTSIDE: dict[str, Any] = {
     "controllerRef": {"name": "other"},
     "minReadySeconds": 5,
     "partition": {"enabled": True},
+    "persistentVolumeClaimRetentionPolicy": {"whenScaled": "Delete"},
     "pinToNode": True,
+    "pruneSlurmNodeRecords": "ScaledIn",
+    "autoscaling": {"maxReplicas": 3},
     "replicas": 7,
+    "revisionHistoryLimit": 3,
     "scalingMode": "DaemonSet",
     "updateStrategy": {"type": "OnDelete"},
     "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
     "workloadDisruptionProtection": False,
 }
+
+
+def test_every_field_is_decided_about() -> None:
+    """A new field of the spec is part of a revision, or named here as one that shapes no pod."""
+    fields = {field.encode_name for field in msgspec.structs.fields(type(node_set("gpu").spec))}
+    assert fields == {*FIELDS, *OUTSIDE}
+    assert not {*FIELDS} & {*OUTSIDE}
 
 
 @pytest.mark.parametrize("field", FIELDS)
@@ -135,7 +146,7 @@ def test_the_status_is_believed_for_its_own_generation() -> None:
     ("case", "recorded"), RECORDED, ids=[f"{case}-{item['metadata']['name']}" for case, item in RECORDED]
 )
 def test_taking_over_a_set_makes_no_revision(case: str, recorded: dict[str, Any]) -> None:
-    """A revision of the Go operator is used as it is, and only gets the labels by which it is found."""
+    """A revision of Slinky slurm-operator is used as it is, and only gets the labels by which it is found."""
     owner = recorded["metadata"]["ownerReferences"][0]["name"]
     (nodeset,) = (item for item in nodesets(WORLDS[case]) if item.metadata.name == owner)
     resource = nodeset.RESOURCE

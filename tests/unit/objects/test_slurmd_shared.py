@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from slurm_operator.objects import slurmd_shared
-from slurm_operator.objects.desired import Named
-from tests.unit.objects.making import node_set
+from slurm_operator.objects.desired import ObjectName
+from tests.support.objects.resources import node_set
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
@@ -93,7 +93,7 @@ def test_the_configuration_of_sshd_exists_with_ssh_alone() -> None:
     assert made.find("ConfigMap", "gpu-ssh-config") is not None
     assert made.unwanted == ()
     assert slurmd_shared.desired(without, [], ssh_in_use=False).unwanted == (
-        Named("v1", "ConfigMap", "gpu-ssh-config"),
+        ObjectName("v1", "ConfigMap", "gpu-ssh-config"),
     )
     assert slurmd_shared.desired(without, [], ssh_in_use=True).unwanted == ()
 

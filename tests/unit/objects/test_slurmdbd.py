@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from slurm_operator.objects import slurmdbd
-from slurm_operator.objects.references import Found
-from tests.unit.objects.making import accounting, found
+from slurm_operator.objects.content_references import Found
+from tests.support.objects.resources import accounting, found
 
 HASH = "slinky.slurm.net/slurmdbd-conf-hash"
 

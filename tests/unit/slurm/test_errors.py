@@ -4,7 +4,7 @@ import re
 
 from slurm_operator.slurm import errors
 from slurm_operator.slurm.errors import CircuitOpen, Refused, RestUnreachable, SlurmError, Unavailable
-from slurm_operator.slurm.model import Fault
+from slurm_operator.slurm.model.records import Fault
 
 
 def tree(kind: type[SlurmError] = SlurmError) -> list[type[SlurmError]]:

@@ -14,8 +14,8 @@ from slurm_operator.slurm.metrics import (
     count_states,
     oldest_drain,
 )
-from slurm_operator.slurm.model import BASE_STATES, Node, NoVal
-from slurm_operator.slurm.rest import RequestInfo
+from slurm_operator.slurm.model.records import BASE_STATES, Node, NoVal
+from slurm_operator.slurm.rest.client import CallInfo
 
 OURS = "slurm-operator: "
 
@@ -87,7 +87,7 @@ def test_every_request_is_in_one_bucket(seconds: list[float]) -> None:
     """A request is counted in the first bucket that holds its time, and all of them add up."""
     requests = Requests()
     for took in seconds:
-        requests.add(RequestInfo("nodes", "GET", took, "ok", 0))
+        requests.add(CallInfo("nodes", "GET", took, "ok", 0))
     assert sum(requests.buckets) == requests.outcomes["ok"] == len(seconds)
     for index, bound in enumerate(BUCKETS):
         assert sum(requests.buckets[: index + 1]) == sum(took <= bound for took in seconds)

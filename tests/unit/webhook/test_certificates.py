@@ -11,7 +11,7 @@ import pytest
 from kubebox import pki
 from slurm_operator.kube.errors import ConfigError
 from slurm_operator.webhook.certificates import Certificates, Pair, read_pair, serving_context
-from tests.unit.webhook.pairs import SecretVolume, der, key_pem, pem
+from tests.support.webhook.certificate_files import SecretVolume, der, key_pem, pem
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from slurm_operator.api import removal, wellknown
-from slurm_operator.kube.meta import ObjectMeta
-from slurm_operator.kube.models import Pod
-from slurm_operator.webhook.removals import Asked, asked, value
-from slurm_operator.webhook.review import Request
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.models.meta import ObjectMeta
+from slurm_operator.webhook.removals import RecordedRequest, asked, value
+from slurm_operator.webhook.rules.review import AdmissionRequest
 
 NOW = datetime(2026, 11, 16, 17, 0, tzinfo=UTC)
 LABELS = {wellknown.LABEL_APP_NAME: wellknown.APP_SLURMD, wellknown.LABEL_POD_PROTECT: "true"}
 
 
-def request(**fields: Any) -> Request:
+def request(**fields: Any) -> AdmissionRequest:
     """Return a request as the API server sends it: a deletion, unless told otherwise."""
     body = {
         "uid": "u",
@@ -34,10 +34,10 @@ def request(**fields: Any) -> Request:
         "options": {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"},
         **fields,
     }
-    return msgspec.json.decode(json.dumps(body), type=Request)
+    return msgspec.json.decode(json.dumps(body), type=AdmissionRequest)
 
 
-def eviction(deletion: dict[str, Any] | None = None, **fields: Any) -> Request:
+def eviction(deletion: dict[str, Any] | None = None, **fields: Any) -> AdmissionRequest:
     """Return the request for an eviction."""
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "worker-0"}}
     more = {} if deletion is None else {"deleteOptions": deletion}
@@ -52,15 +52,17 @@ def pod(labels: dict[str, str] = LABELS, **metadata: Any) -> Pod:
     return Pod(metadata=ObjectMeta(name="worker-0", namespace="slurm", uid="1", labels=labels, **metadata))
 
 
-ALICE = Asked("deletion by alice")
+ALICE = RecordedRequest("deletion by alice")
 
 
 def test_a_deletion_and_an_eviction_ask_for_the_removal_of_a_pod() -> None:
     """Who asks, and in which way, is what will be recorded."""
     assert asked(request()) == ALICE
-    assert asked(eviction()) == Asked("eviction by alice")
-    assert asked(request(options={"preconditions": {"uid": "7"}})) == Asked("deletion by alice", "7")
-    assert asked(eviction({"preconditions": {"uid": "7"}})) == Asked("eviction by alice", "7")
+    assert asked(eviction()) == RecordedRequest("eviction by alice")
+    assert asked(request(options={"preconditions": {"uid": "7"}})) == RecordedRequest(
+        "deletion by alice", "7"
+    )
+    assert asked(eviction({"preconditions": {"uid": "7"}})) == RecordedRequest("eviction by alice", "7")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +81,7 @@ def test_a_deletion_and_an_eviction_ask_for_the_removal_of_a_pod() -> None:
         request(operation="CREATE"),
     ],
 )
-def test_what_removes_no_pod_asks_for_nothing(nothing: Request) -> None:
+def test_what_removes_no_pod_asks_for_nothing(nothing: AdmissionRequest) -> None:
     """A dry run, also one that only the eviction itself states, a collection, and any other operation."""
     assert asked(nothing) is None
 
@@ -99,8 +101,8 @@ def test_an_eviction_that_cannot_be_read_is_an_error(body: Any) -> None:
 
 def test_fields_that_are_null_are_absent() -> None:
     """The API server may send null for what is not given."""
-    assert asked(eviction(object={"deleteOptions": None})) == Asked("eviction by alice")
-    assert asked(eviction({"dryRun": None, "preconditions": None})) == Asked("eviction by alice")
+    assert asked(eviction(object={"deleteOptions": None})) == RecordedRequest("eviction by alice")
+    assert asked(eviction({"dryRun": None, "preconditions": None})) == RecordedRequest("eviction by alice")
     assert asked(request(options=None)) == ALICE
     assert asked(request(options={"preconditions": {"uid": None, "resourceVersion": None}})) == ALICE
 
@@ -108,7 +110,9 @@ def test_fields_that_are_null_are_absent() -> None:
 def test_a_request_is_recorded_on_a_protected_worker() -> None:
     """The annotation says when, how and by whom."""
     assert value(ALICE, pod(), NOW) == "2026-11-16T17:00:00Z deletion by alice"
-    assert value(Asked("eviction by bob", "1"), pod(), NOW) == "2026-11-16T17:00:00Z eviction by bob"
+    assert (
+        value(RecordedRequest("eviction by bob", "1"), pod(), NOW) == "2026-11-16T17:00:00Z eviction by bob"
+    )
 
 
 @pytest.mark.parametrize(
@@ -130,7 +134,7 @@ def test_nothing_is_recorded_on_a_pod_that_may_go_anyway(other: Pod) -> None:
 
 def test_a_request_for_another_pod_of_the_name_is_not_recorded() -> None:
     """The pod was replaced in the meantime: the deletion fails, and the new one is not asked to go."""
-    assert value(Asked("deletion by alice", "2"), pod(), NOW) is None
+    assert value(RecordedRequest("deletion by alice", "2"), pod(), NOW) is None
 
 
 def test_a_request_is_recorded_once_in_thirty_seconds() -> None:

@@ -6,7 +6,8 @@ before an object is created, it is read from the API server. If it is ours, the 
 had been in the cache; if another object controls it or it was never ours, it is left alone and reported by
 name. Writes apply only to what was read: an object is created only if none exists, and changed only if it is
 still the one that was read. If another client writes in between, the API server returns a conflict, and the
-retry reads the new state.
+retry reads the new state. Nothing is created for an owner that no longer exists: its deletion may arrive
+after those of its children.
 
 One object that cannot be written does not stop the others. The error goes up after all of them have been
 tried, so that the key is retried.
@@ -20,26 +21,33 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.workload.effects import differing_hashes
-from slurm_operator.controllers.workload.models import Deployment, ServiceMonitor, StatefulSet, Workload
-from slurm_operator.controllers.workload.verdict import Cause, Trouble
-from slurm_operator.kube.apply import Outcome
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.shared.owners import OwnerGoneError, require_owner
+from slurm_operator.controllers.shared.problems import WorkloadProblem
+from slurm_operator.controllers.workload.decide.effects import differing_hashes
+from slurm_operator.controllers.workload.decide.read_models import (
+    DeploymentDetails,
+    MonitorObject,
+    StatefulSetDetails,
+    Workload,
+)
 from slurm_operator.kube.errors import ApiError, Conflict, KubeError, NotFound
-from slurm_operator.kube.failures import describe
-from slurm_operator.kube.meta import Key, Object
-from slurm_operator.kube.models import ConfigMap, Secret, Service
-from slurm_operator.kube.sources import enqueue_owner
+from slurm_operator.kube.models.kinds import ConfigMap, Secret, Service
+from slurm_operator.kube.models.meta import Key, Object
+from slurm_operator.kube.runtime.apply import ApplyOutcome
+from slurm_operator.kube.runtime.failures import describe
+from slurm_operator.kube.runtime.sources import enqueue_owner
 from slurm_operator.objects.corrections import consented
-from slurm_operator.objects.takeover import is_settled, settle
+from slurm_operator.objects.migration import is_settled, settle
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import Kind
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.controller import Controller
-    from slurm_operator.kube.informer import Informer
-    from slurm_operator.objects.desired import Desired, Manifest, Named
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.cache.informer import Informer
+    from slurm_operator.kube.runtime.controller import Controller
+    from slurm_operator.objects.desired import Desired, Manifest, ObjectName
 
 _MARKS: Final = (wellknown.LABEL_APP_NAME, wellknown.LABEL_APP_INSTANCE)
 APPS: Final = (
@@ -60,19 +68,20 @@ SELECTOR: Final = (
     f"{wellknown.LABEL_APP_COMPONENT} in ({','.join(_COMPONENTS)})"
 )
 _MODELS: Final[Mapping[str, type[Object]]] = {
-    kind.RESOURCE.kind: kind for kind in (ConfigMap, Secret, Service, StatefulSet, Deployment, ServiceMonitor)
+    kind.RESOURCE.kind: kind
+    for kind in (ConfigMap, Secret, Service, StatefulSetDetails, DeploymentDetails, MonitorObject)
 }
 
 # The deletion of an object that is not ours may trigger no reconcile: our caches do not hold it, or its
 # events go to its own owner.
-LOOK_AGAIN_SECONDS: Final = 30.0
+REQUEUE_SECONDS: Final = 30.0
 
-Announce: TypeAlias = Callable[["Slot", "Manifest", Workload], Awaitable[None]]
+Announce: TypeAlias = Callable[["ChildKey", "Manifest", Workload], Awaitable[None]]
 """Is told of a workload that gets other hashes, before it does: what it will be, and what it is now."""
 Lookup: TypeAlias = Callable[[Key], Awaitable[Object | None]]
 
 
-class Slot(NamedTuple):
+class ChildKey(NamedTuple):
     """Kind and name of a child."""
 
     kind: str
@@ -83,19 +92,21 @@ class Slot(NamedTuple):
 
 
 @dataclass(slots=True)
-class Done:
+class ChildrenResult:
     """What became of the children: before and after, and what went wrong."""
 
-    before: dict[Slot, Object | None] = field(default_factory=dict)
-    sent: dict[Slot, Manifest] = field(default_factory=dict)
+    before: dict[ChildKey, Object | None] = field(default_factory=dict)
+    sent: dict[ChildKey, Manifest] = field(default_factory=dict)
     """Each child as it was to be applied: a running workload may keep some of its own ways."""
-    after: dict[Slot, Object] = field(default_factory=dict)
-    changed: set[Slot] = field(default_factory=set)
-    failed: set[Slot] = field(default_factory=set)
-    troubles: list[Trouble] = field(default_factory=list)
+    after: dict[ChildKey, Object] = field(default_factory=dict)
+    changed: set[ChildKey] = field(default_factory=set)
+    failed: set[ChildKey] = field(default_factory=set)
+    troubles: list[WorkloadProblem] = field(default_factory=list)
     errors: list[KubeError] = field(default_factory=list)
-    look_again: float | None = None
-    """After how many seconds to look again, for what sends no event when it changes."""
+    owner_read: bool = False
+    """Whether the owner was read from the API server, and exists."""
+    requeue_after: float | None = None
+    """After how many seconds to reconcile again, for what sends no event when it changes."""
 
 
 class Children:
@@ -117,14 +128,18 @@ class Children:
         for informer in self._informers.values():
             controller.watch(informer, enqueue_owner(owner))
 
-    def cached(self, slot: Slot, namespace: str) -> Object | None:
+    def cached(self, slot: ChildKey, namespace: str) -> Object | None:
         """Return a child as the cache has it."""
         found: Object | None = self._informers[slot.kind].store.get(Key(namespace, slot.name))
         return found
 
-    async def bring_about(self, owner: Kind, desired: Desired, announce: Announce) -> Done:
-        """Apply what should exist and remove what should not."""
-        done = Done()
+    async def require_owner(self, owner: Kind) -> None:
+        """Raise OwnerGoneError if the owner does not exist any more, or is being deleted."""
+        await require_owner(self._client, owner)
+
+    async def bring_about(self, owner: Kind, desired: Desired, announce: Announce) -> ChildrenResult:
+        """Apply what should exist and remove what should not; OwnerGoneError ends that early."""
+        done = ChildrenResult()
         for manifest in desired.objects:
             await self._apply(owner, manifest, done, announce)
         for named in desired.unwanted:
@@ -132,8 +147,8 @@ class Children:
         return done
 
     # -------------------------------------------------------------------------------------------------- apply
-    async def _apply(self, owner: Kind, manifest: Manifest, done: Done, announce: Announce) -> None:
-        slot = Slot(manifest["kind"], manifest["metadata"]["name"])
+    async def _apply(self, owner: Kind, manifest: Manifest, done: ChildrenResult, announce: Announce) -> None:
+        slot = ChildKey(manifest["kind"], manifest["metadata"]["name"])
         kind = _MODELS[slot.kind]
         live: Object | None = None
         try:
@@ -141,14 +156,18 @@ class Children:
             done.before[slot] = live
             if live is not None:
                 done.after[slot] = live
-                if (taken := _taken(owner, live, manifest)) is not None:
-                    done.troubles.append(taken)
+                if (conflict := name_conflict(owner, live, manifest)) is not None:
+                    done.troubles.append(conflict)
                     done.failed.add(slot)
-                    done.look_again = LOOK_AGAIN_SECONDS
+                    done.requeue_after = REQUEUE_SECONDS
                     return
                 if _must_be_replaced(live, manifest):
                     await self._replace(owner, live, done)
                     return
+            elif not done.owner_read:
+                # A child that is missing is new, or was deleted with its owner.
+                await self.require_owner(owner)
+                done.owner_read = True
             done.sent[slot] = manifest = _with_its_own_ways(manifest, None if consented(owner) else live)
             if isinstance(live, Workload) and differing_hashes(manifest, live):
                 await self._announce(slot, manifest, live, announce)
@@ -157,6 +176,8 @@ class Children:
                 if live is None
                 else await self._applier.apply(manifest, live, kind, same=True)
             )
+        except OwnerGoneError:
+            raise
         except KubeError as error:
             self._failed(owner, slot, error, done, "Create" if live is None else "Patch")
             return
@@ -164,10 +185,10 @@ class Children:
             done.after[slot] = applied.object
         if applied.changed:
             done.changed.add(slot)
-        if applied.outcome is Outcome.CREATED:
+        if applied.outcome is ApplyOutcome.CREATED:
             self._event(owner, "CreateSucceeded", "Create", f"Created {slot}", applied.object)
 
-    async def _announce(self, slot: Slot, manifest: Manifest, live: Workload, announce: Announce) -> None:
+    async def _announce(self, slot: ChildKey, manifest: Manifest, live: Workload, announce: Announce) -> None:
         """Tell of a restart before it begins, unless it has and only the cache is behind."""
         if not self._applier.is_applied(manifest, live):
             await announce(slot, manifest, live)
@@ -177,29 +198,35 @@ class Children:
         name = kind.RESOURCE.kind
         if name not in self._lookups and key in (unreadable := self._informers[name].store.unreadable):
             raise KubeError(f"{name} {key} cannot be read: {unreadable[key]}")
-        found = await self._existing(Slot(name, key.name), key.namespace)
+        found = await self._existing(ChildKey(name, key.name), key.namespace)
         if found is None:
             with contextlib.suppress(NotFound):
                 return await self._client.get(kind, key.name, key.namespace)
         return found
 
-    async def _replace(self, owner: Kind, live: Object, done: Done) -> None:
+    async def _replace(self, owner: Kind, live: Object, done: ChildrenResult) -> None:
         """Delete a StatefulSet that cannot become what it should be; its pods run on and are adopted."""
         if live.deleting:
             return
-        slot = Slot(live.RESOURCE.kind, live.metadata.name)
+        slot = ChildKey(live.RESOURCE.kind, live.metadata.name)
         with contextlib.suppress(NotFound, Conflict):
             namespace, name = live.key
             await self._client.delete(
                 type(live), name, namespace, uid=live.metadata.uid, propagation="Orphan"
             )
-            self._event(owner, "DeleteSucceeded", "Delete", f"Deleted {slot} to make it anew", live)
+            self._event(
+                owner,
+                "DeleteSucceeded",
+                "Delete",
+                f"Deleted {slot} to recreate it; its pods keep running",
+                live,
+            )
         self._applier.forget(type(live), live.key, live.metadata.uid)
         done.failed.add(slot)
 
     # ------------------------------------------------------------------------------------------------- remove
-    async def _remove(self, owner: Kind, named: Named, done: Done) -> None:
-        slot = Slot(named.kind, named.name)
+    async def _remove(self, owner: Kind, named: ObjectName, done: ChildrenResult) -> None:
+        slot = ChildKey(named.kind, named.name)
         try:
             live = await self._existing(slot, owner.metadata.namespace)
             if live is None or live.deleting or not _is_controlled(owner, live):
@@ -209,20 +236,22 @@ class Children:
         except KubeError as error:
             self._failed(owner, slot, error, done, "Delete")
 
-    async def _existing(self, slot: Slot, namespace: str) -> Object | None:
+    async def _existing(self, slot: ChildKey, namespace: str) -> Object | None:
         """Return a child that a cache knows."""
         if slot.kind in self._lookups:
             return await self._lookups[slot.kind](Key(namespace, slot.name))
         return self.cached(slot, namespace)
 
     # -------------------------------------------------------------------------------------------------- speak
-    def _failed(self, owner: Kind, slot: Slot, error: KubeError, done: Done, action: str) -> None:
+    def _failed(
+        self, owner: Kind, slot: ChildKey, error: KubeError, done: ChildrenResult, action: str
+    ) -> None:
         done.errors.append(error)
         done.failed.add(slot)
         if isinstance(error, Conflict):
             return  # another client was faster; the retry reads what it wrote
-        note = f"{slot} could not be {_PAST[action]}: {describe(error)}"
-        done.troubles.append(Trouble(Cause.FAILED, note))
+        note = failure(action, slot, error)
+        done.troubles.append(WorkloadProblem(Reason.APPLY_FAILED, note))
         if isinstance(error, ApiError):
             self._events.event(owner, "Warning", f"{action}Failed", action, note, done.before.get(slot))
 
@@ -230,7 +259,12 @@ class Children:
         self._events.event(owner, "Normal", reason, action, note, child)
 
 
-_PAST: Final = {"Create": "created", "Patch": "changed", "Delete": "deleted"}
+_VERBS: Final = {"Create": "create", "Patch": "update", "Delete": "delete"}
+
+
+def failure(action: str, slot: ChildKey, error: KubeError) -> str:
+    """Return the message about a child that could not be written."""
+    return f"Cannot {_VERBS[action]} {slot}: {describe(error)}"
 
 
 def _is_controlled(owner: Kind, live: Object) -> bool:
@@ -238,45 +272,51 @@ def _is_controlled(owner: Kind, live: Object) -> bool:
     return controller is not None and controller.uid == owner.metadata.uid
 
 
-def _taken(owner: Kind, live: Object, manifest: Manifest) -> Trouble | None:
-    """Say why an object of the right name is not ours to change; None if it is."""
-    controller, name = live.controller_owner, Slot(live.RESOURCE.kind, live.metadata.name)
+def name_conflict(owner: Kind, live: Object, manifest: Manifest) -> WorkloadProblem | None:
+    """Return why an object of the right name is not ours to change; None if it is."""
+    controller, name = live.controller_owner, ChildKey(live.RESOURCE.kind, live.metadata.name)
     if controller is None:
         ours: dict[str, str] = manifest["metadata"]["labels"]
         if all(live.metadata.labels.get(name) == ours[name] for name in _MARKS):
             return None  # it was made for this object, and has lost its owner
         advice = "delete it, or give this object another name"
-        return Trouble(Cause.CONFLICT, f"{name} exists already and was not made by this operator: {advice}")
+        return WorkloadProblem(
+            Reason.NAME_TAKEN, f"{name} already exists and was not created by this operator: {advice}"
+        )
     if controller.uid == owner.metadata.uid:
         return None
     if (controller.kind, controller.name) == (owner.RESOURCE.kind, owner.metadata.name):
-        return Trouble(
-            Cause.CONFLICT, f"{name} is of a former {controller.kind} of this name; waiting until it is gone"
+        return WorkloadProblem(
+            Reason.NAME_TAKEN,
+            f"{name} belongs to a deleted {controller.kind} of this name; waiting for its deletion",
         )
-    return Trouble(
-        Cause.CONFLICT,
+    return WorkloadProblem(
+        Reason.NAME_TAKEN,
         f"{name} belongs to {controller.kind} {controller.name!r}: give one of the two another name",
     )
 
 
 def as_running(live: Object | None) -> dict[str, Any] | None:
     """Return what decides whether the pods of a workload are left as they are; None if there is none."""
-    if not isinstance(live, StatefulSet | Deployment):
+    if not isinstance(live, StatefulSetDetails | DeploymentDetails):
         return None
     fixed = {"serviceName": live.spec.service_name, "podManagementPolicy": live.spec.pod_management_policy}
     return {
         "metadata": {"annotations": live.metadata.annotations},
-        "spec": {"template": live.spec.template, **(fixed if isinstance(live, StatefulSet) else {})},
+        "spec": {"template": live.spec.template, **(fixed if isinstance(live, StatefulSetDetails) else {})},
     }
 
 
 def _with_its_own_ways(manifest: Manifest, live: Object | None) -> Manifest:
     """Return what to apply: a workload that runs is not restarted for what the user did not ask for."""
-    if manifest["kind"] not in (StatefulSet.RESOURCE.kind, Deployment.RESOURCE.kind) or is_settled(manifest):
+    if manifest["kind"] not in (
+        StatefulSetDetails.RESOURCE.kind,
+        DeploymentDetails.RESOURCE.kind,
+    ) or is_settled(manifest):
         return manifest
     return settle(manifest, as_running(live))
 
 
 def _must_be_replaced(live: Object, manifest: Manifest) -> bool:
     """Tell whether a StatefulSet has another Service than it should; that cannot be changed in place."""
-    return isinstance(live, StatefulSet) and live.spec.service_name != manifest["spec"]["serviceName"]
+    return isinstance(live, StatefulSetDetails) and live.spec.service_name != manifest["spec"]["serviceName"]

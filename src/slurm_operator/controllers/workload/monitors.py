@@ -14,26 +14,26 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 import structlog
 
-from slurm_operator.controllers.workload.models import ServiceMonitor
+from slurm_operator.controllers.workload.decide.read_models import MonitorObject
+from slurm_operator.kube.cache.referenced_objects import ReferencedObjects, Referrer
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.references import Owner, References
-from slurm_operator.kube.sources import Channel
+from slurm_operator.kube.runtime.sources import Channel
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.meta import Key
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Key
 
 log = structlog.get_logger(__name__)
 
 PERIOD_SECONDS: Final = 30.0
 
 
-class _Entry(msgspec.Struct):
+class _MonitorEntry(msgspec.Struct):
     name: str = ""
 
 
 class _Resources(msgspec.Struct):
-    resources: list[_Entry] = []
+    resources: list[_MonitorEntry] = []
 
 
 class Monitors:
@@ -41,7 +41,7 @@ class Monitors:
 
     def __init__(self, client: Client, controller: str, period: float = PERIOD_SECONDS) -> None:
         self.changes: Channel[bool] = Channel()
-        self.references = References(client, ServiceMonitor)
+        self.references = ReferencedObjects(client, MonitorObject)
         self._client = client
         self._controller = controller
         self._period = period
@@ -55,9 +55,9 @@ class Monitors:
 
     def want(self, owner: Key, key: Key | None) -> None:
         """Watch one ServiceMonitor for an owner, or none."""
-        self.references.want(Owner(self._controller, owner), [] if key is None else [key])
+        self.references.want(Referrer(self._controller, owner), [] if key is None else [key])
 
-    async def find(self, key: Key) -> ServiceMonitor | None:
+    async def find(self, key: Key) -> MonitorObject | None:
         """Return a ServiceMonitor that is watched."""
         return await self.references.get(key)
 
@@ -68,11 +68,15 @@ class Monitors:
             before = self._served
             await self._discover()
             if self._served is not None and self._served is not before:
-                log.info("ServiceMonitors are served" if self._served else "ServiceMonitors are gone")
+                log.info(
+                    "ServiceMonitors are available"
+                    if self._served
+                    else "ServiceMonitors are no longer available"
+                )
                 self.changes.send(self._served)
 
     async def _discover(self) -> None:
-        resource = ServiceMonitor.RESOURCE
+        resource = MonitorObject.RESOURCE
         try:
             answer = await self._client.raw("GET", f"/apis/{resource.api_version}")
             names = {entry.name for entry in msgspec.json.decode(answer, type=_Resources).resources}
@@ -80,4 +84,4 @@ class Monitors:
         except NotFound:
             self._served = False
         except (KubeError, msgspec.MsgspecError) as error:
-            log.warning("whether ServiceMonitors exist cannot be found out", error=str(error))
+            log.warning("cannot determine whether ServiceMonitors are available", error=str(error))

@@ -2,7 +2,7 @@
 
 `CHECKS` is the table of them. A rule that needs to know another object says so in `wanted`, and gets the
 answer in the `World`. What is wrong with the step from one state to another, though either would be good, is
-in `check_change`. Of Secrets only changes of the keys of daemons are judged (`keys`).
+in `check_change`. Of Secrets only changes of the keys of daemons are validated (`keys`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from slurm_operator.api import Accounting, Cluster, Controller, Kind, LoginSet, NodeSet, RestApi, Token
-from slurm_operator.webhook.findings import Findings
 from slurm_operator.webhook.rules import (
     accounting,
     cluster,
@@ -23,7 +22,8 @@ from slurm_operator.webhook.rules import (
     restapi,
     token,
 )
-from slurm_operator.webhook.world import Wanted, World
+from slurm_operator.webhook.rules.findings import Findings
+from slurm_operator.webhook.rules.world import Wanted, World
 
 Check: TypeAlias = Callable[[Any, World, Findings], None]
 
@@ -52,7 +52,7 @@ def wanted(item: Kind, old: Kind | None = None) -> Wanted:
 
 
 def check_change(item: Kind, old: Kind, world: World, findings: Findings) -> None:
-    """Judge the change from an old object to a new one, where the new one may be good by itself."""
+    """Validate the change from an old object to a new one, where the new one may be good by itself."""
     match item:
         case Controller() if _switches(item, old):
             keys.check_controller(item, world, findings)

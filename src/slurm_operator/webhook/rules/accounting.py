@@ -6,23 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from slurm_operator.objects import config, slurmdbd
+from slurm_operator.objects import slurm_conf, slurmdbd
+from slurm_operator.objects.content_references import jwt_field
 from slurm_operator.objects.desired import Unbuildable
-from slurm_operator.objects.references import jwt_field
-from slurm_operator.slurm.confline import ConfError, port, word
-from slurm_operator.webhook.rules import conf, pods, references, services, standins
+from slurm_operator.slurm.conf.conf_lines import ConfError, port, word
+from slurm_operator.webhook.rules import conf_rules, pod_rules, reference_rules, service_rules, standins
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from slurm_operator.api import Accounting
     from slurm_operator.api.shared import ExternalConfig
-    from slurm_operator.objects.references import Found
-    from slurm_operator.webhook.findings import Findings
-    from slurm_operator.webhook.world import World
+    from slurm_operator.objects.content_references import Found
+    from slurm_operator.webhook.rules.findings import Findings
+    from slurm_operator.webhook.rules.world import World
 
 _OWN = {"slurmdbd": "spec.slurmdbd"}
-_POLICY: Final = conf.Policy(
+_POLICY: Final = conf_rules.Policy(
     free=frozenset({"authaltparameters", "authinfo", "logfile"}),
     instead={
         "storagehost": "spec.storageConfig.host",
@@ -35,19 +35,19 @@ _POLICY: Final = conf.Policy(
 
 
 def check(accounting: Accounting, _: World, findings: Findings) -> None:
-    """Judge an Accounting."""
+    """Validate an Accounting."""
     spec = accounting.spec
-    references.check_secret(spec.slurm_key_ref, "spec.slurmKeyRef", "slurm.key", findings)
-    references.check_secret(accounting.jwt_key, jwt_field(spec), "the key that signs tokens", findings)
-    references.check_config_map(spec.jwks_key_ref, "spec.jwksKeyRef", "the JSON web key set", findings)
-    shapely = services.check_service(spec.service, findings)
-    shapely &= pods.check_wishes(spec.template.spec, {"spec.slurmdbd": spec.slurmdbd}, findings)
+    reference_rules.check_secret(spec.slurm_key_ref, "spec.slurmKeyRef", "slurm.key", findings)
+    reference_rules.check_secret(accounting.jwt_key, jwt_field(spec), "the key that signs tokens", findings)
+    reference_rules.check_config_map(spec.jwks_key_ref, "spec.jwksKeyRef", "the JSON web key set", findings)
+    shapely = service_rules.check_service(spec.service, findings)
+    shapely &= pod_rules.check_wishes(spec.template.spec, {"spec.slurmdbd": spec.slurmdbd}, findings)
     if spec.external:
         _check_address(spec.external_config, findings)
         return
-    services.check_child_name(accounting.service_name, "Service", findings)
+    service_rules.check_child_name(accounting.service_name, "Service", findings)
     storage = spec.storage_config
-    references.check_secret(
+    reference_rules.check_secret(
         storage.password_key_ref,
         "spec.storageConfig.passwordKeyRef",
         "the password of the database",
@@ -62,16 +62,16 @@ def check(accounting: Accounting, _: World, findings: Findings) -> None:
     findings.note(made.problems)
     _check_extra(accounting, found, findings)
     if workload := made.find("StatefulSet", accounting.workload_name):
-        pods.check_pod(workload["spec"]["template"]["spec"], _OWN, spec.template.spec, findings)
+        pod_rules.check_pod(workload["spec"]["template"]["spec"], _OWN, spec.template.spec, findings)
 
 
 def _check_extra(accounting: Accounting, found: Found, findings: Findings) -> None:
     plain = replace(accounting, spec=replace(accounting.spec, extra_conf=""))
     try:
-        own = config.slurmdbd_conf(plain, found)
+        own = slurm_conf.slurmdbd_conf(plain, found)
     except Unbuildable:
         return  # reported already; without a file there is nothing to compare with
-    conf.check_extra(accounting.spec.extra_conf, own, _POLICY, findings)
+    conf_rules.check_extra(accounting.spec.extra_conf, own, _POLICY, findings)
 
 
 def _check_address(address: ExternalConfig | None, findings: Findings) -> None:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurm_operator.slurm.address import parse_url
+from slurm_operator.slurm.model.slurm_address import parse_url
 
 if TYPE_CHECKING:
     from slurm_operator.api import Cluster
-    from slurm_operator.webhook.findings import Findings
-    from slurm_operator.webhook.world import World
+    from slurm_operator.webhook.rules.findings import Findings
+    from slurm_operator.webhook.rules.world import World
 
 
 def check(cluster: Cluster, _: World, findings: Findings) -> None:
-    """Judge a Cluster."""
+    """Validate a Cluster."""
     try:
         parse_url(cluster.spec.server)
     except ValueError as error:
         findings.deny("spec.server", str(error))
     if not cluster.token_secret_name:
-        findings.require("spec.token.secretRef", "is empty; name the Secret with the token")
+        findings.require("spec.token.secretRef", "is empty; set the name of the Secret with the token")

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from slurm_operator.api import wellknown
-from slurm_operator.kube.models import ConfigMap, PersistentVolumeClaim
-from slurm_operator.objects import config, slurmctld
+from slurm_operator.kube.models.kinds import ConfigMap, PersistentVolumeClaim
+from slurm_operator.objects import slurm_conf, slurmctld
+from slurm_operator.objects.content_references import jwt_field
 from slurm_operator.objects.desired import Unbuildable
-from slurm_operator.objects.references import jwt_field
-from slurm_operator.webhook.rules import conf, pods, references, services, standins
-from slurm_operator.webhook.world import Unreadable, Wanted
+from slurm_operator.webhook.rules import conf_rules, pod_rules, reference_rules, service_rules, standins
+from slurm_operator.webhook.rules.world import Unreadable, Wanted
 
 if TYPE_CHECKING:
     from slurm_operator.api import Controller
-    from slurm_operator.objects.references import Found
-    from slurm_operator.webhook.findings import Findings
-    from slurm_operator.webhook.world import World
+    from slurm_operator.objects.content_references import Found
+    from slurm_operator.webhook.rules.findings import Findings
+    from slurm_operator.webhook.rules.world import World
 
 # The files that Slurm's daemons look for beside slurm.conf.
 KNOWN_FILES: Final = frozenset(
@@ -39,9 +39,9 @@ _SHARED_MODE: Final = "ReadWriteMany"
 # Each is a line of slurm.conf, and a host that every client tries in turn.
 _MOST_SLURMCTLDS: Final = 10
 _OWN = {"slurmctld": "spec.slurmctld", "logfile": "spec.logfile", "reconfigure": "spec.reconfigure"}
-_LOG: Final = "the container logfile shows nothing any more"
+_LOG: Final = "the container logfile no longer shows slurmctld's log"
 _ACCOUNTING: Final = ("accountingstoragetype", "accountingstoragehost", "accountingstorageport")
-_POLICY: Final = conf.Policy(
+_POLICY: Final = conf_rules.Policy(
     free=frozenset(
         {
             *("authaltparameters", "authinfo", "slurmctldparameters"),  # merged with the operator's
@@ -49,15 +49,15 @@ _POLICY: Final = conf.Policy(
             "taskplugin",  # the operator's own, for memory limits, gives way
         }
     ),
-    most={"maxnodecount": config.MOST_NODES},
+    most={"maxnodecount": slurm_conf.MOST_NODES},
     warned={
-        "slurmctldaddr": "pods in this cluster must reach slurmctld there as well",
+        "slurmctldaddr": "pods of this cluster must be able to reach slurmctld at that address",
         "slurmctldlogfile": _LOG,
-        "slurmschedlogfile": "its messages are no longer in the container logfile",
-        "slurmdlogfile": "the workers' container logfile shows nothing any more",
-        "slurmdspooldir": "the folder must exist in every worker, and be large enough",
-        "slurmduser": "workers are made for root",
-        "metricstype": "spec.metrics expects metrics/openmetrics",
+        "slurmschedlogfile": "the container logfile no longer shows the scheduler's log",
+        "slurmdlogfile": "the workers' container logfile no longer shows slurmd's log",
+        "slurmdspooldir": "the directory must exist in every worker and have enough space",
+        "slurmduser": "worker pods expect slurmd to run as root",
+        "metricstype": "spec.metrics needs metrics/openmetrics",
     },
     instead={
         "clustername": "spec.clusterName",
@@ -65,12 +65,14 @@ _POLICY: Final = conf.Policy(
         **dict.fromkeys(_ACCOUNTING, "the Accounting that spec.accountingRef names"),
     },
 )
-_NO_ACCOUNTING: Final = conf.Policy(
+_NO_ACCOUNTING: Final = conf_rules.Policy(
     free=_POLICY.free,
     most=_POLICY.most,
     warned={
         **_POLICY.warned,
-        **dict.fromkeys(_ACCOUNTING, "better make an Accounting, external if need be, and name it"),
+        **dict.fromkeys(
+            _ACCOUNTING, "create an Accounting (it may be external) and set spec.accountingRef instead"
+        ),
     },
     instead=_POLICY.instead,
 )
@@ -87,28 +89,27 @@ def wanted(controller: Controller) -> Wanted:
 
 
 def check(controller: Controller, world: World, findings: Findings) -> None:
-    """Judge a Controller."""
+    """Validate a Controller."""
     spec = controller.spec
     _check_references(controller, findings)
-    shapely = services.check_service(spec.service, findings)
+    shapely = service_rules.check_service(spec.service, findings)
     if not spec.external:
-        services.check_child_name(controller.internal_service_name, "Service", findings)
+        service_rules.check_child_name(controller.internal_service_name, "Service", findings)
     name = controller.cluster_name
     if len(name) > wellknown.MAX_CLUSTER_NAME:
         findings.deny(
             "spec.clusterName",
-            f"the cluster would be called {name!r}, which has {len(name)} characters; Slurm allows "
-            f"{wellknown.MAX_CLUSTER_NAME}, so set a shorter one",
+            f"the cluster name {name!r} has {len(name)} characters; use at most {wellknown.MAX_CLUSTER_NAME}",
         )
     if controller.replicas > _MOST_SLURMCTLDS:
-        findings.deny("spec.ha.backups", f"{spec.ha.backups} is too much; use at most {_MOST_SLURMCTLDS - 1}")
+        findings.deny("spec.ha.backups", f"{spec.ha.backups} is too many; use at most {_MOST_SLURMCTLDS - 1}")
         return
     own = {f"spec.{name}": getattr(spec, name) for name in ("slurmctld", "logfile", "reconfigure")}
-    if not pods.check_wishes(spec.template.spec, own, findings) or not shapely:
+    if not pod_rules.check_wishes(spec.template.spec, own, findings) or not shapely:
         return
     ref = spec.accounting_ref
     accounting = standins.accounting_of(controller, ref.name) if ref is not None else None
-    cluster = config.Cluster(controller, accounting=accounting)
+    cluster = slurm_conf.SlurmCluster(controller, accounting=accounting)
     found = _found(controller)
     made = slurmctld.desired(cluster, found, service_monitors=True)
     findings.note(made.problems)
@@ -119,44 +120,48 @@ def check(controller: Controller, world: World, findings: Findings) -> None:
     _check_claim(controller, world, findings)
     if workload := made.find("StatefulSet", controller.workload_name):
         claims = [item["metadata"]["name"] for item in workload["spec"].get("volumeClaimTemplates", ())]
-        pods.check_pod(workload["spec"]["template"]["spec"], _OWN, spec.template.spec, findings, claims)
+        pod_rules.check_pod(workload["spec"]["template"]["spec"], _OWN, spec.template.spec, findings, claims)
 
 
 def _check_references(controller: Controller, findings: Findings) -> None:
     spec = controller.spec
-    references.check_secret(spec.slurm_key_ref, "spec.slurmKeyRef", "slurm.key", findings)
-    references.check_secret(controller.jwt_key, jwt_field(spec), "the key that signs tokens", findings)
-    references.check_config_map(spec.jwks_key_ref, "spec.jwksKeyRef", "the JSON web key set", findings)
+    reference_rules.check_secret(spec.slurm_key_ref, "spec.slurmKeyRef", "slurm.key", findings)
+    reference_rules.check_secret(controller.jwt_key, jwt_field(spec), "the key that signs tokens", findings)
+    reference_rules.check_config_map(spec.jwks_key_ref, "spec.jwksKeyRef", "the JSON web key set", findings)
     if spec.accounting_ref is not None:
-        references.check_name(spec.accounting_ref, "spec.accountingRef", "Accounting", findings)
-    for path, name in config.controller_config_maps(controller):
+        reference_rules.check_name(spec.accounting_ref, "spec.accountingRef", "Accounting", findings)
+    for path, name in slurm_conf.controller_config_maps(controller):
         if not name:
-            findings.require(f"{path}.name", "is empty; name the ConfigMap, in the same namespace")
+            findings.require(
+                f"{path}.name", "is empty; set the name of the ConfigMap, which must be in the same namespace"
+            )
 
 
 def _found(controller: Controller, *known: ConfigMap) -> Found:
     """Return stand-ins for all that a Controller names, and what is known of its ConfigMaps."""
     spec = controller.spec
-    named = {name: standins.config_map(name) for _, name in config.controller_config_maps(controller)}
+    named = {name: standins.config_map(name) for _, name in slurm_conf.controller_config_maps(controller)}
     named |= {item.metadata.name: item for item in known}
     return standins.found(
         [spec.slurm_key_ref, controller.jwt_key], config_maps=named.values(), keys=[spec.jwks_key_ref]
     )
 
 
-def _check_extra(cluster: config.Cluster, found: Found, findings: Findings) -> None:
+def _check_extra(cluster: slurm_conf.SlurmCluster, found: Found, findings: Findings) -> None:
     controller = cluster.controller
     plain = replace(controller, spec=replace(controller.spec, extra_conf=""))
     try:
-        own = config.controller_files(config.Cluster(plain, accounting=cluster.accounting), found)
+        own = slurm_conf.controller_files(
+            slurm_conf.SlurmCluster(plain, accounting=cluster.accounting), found
+        )
     except Unbuildable:
         return  # reported already; without a file there is nothing to compare with
     policy = _NO_ACCOUNTING if cluster.accounting is None else _POLICY
-    conf.check_extra(controller.spec.extra_conf, own[wellknown.FILE_SLURM_CONF], policy, findings)
+    conf_rules.check_extra(controller.spec.extra_conf, own[wellknown.FILE_SLURM_CONF], policy, findings)
 
 
-def _check_files(cluster: config.Cluster, world: World, findings: Findings) -> None:
-    """Judge the ConfigMaps of configFileRefs by what is in them."""
+def _check_files(cluster: slurm_conf.SlurmCluster, world: World, findings: Findings) -> None:
+    """Validate the ConfigMaps of configFileRefs by what is in them."""
     controller = cluster.controller
     known: list[ConfigMap] = []
     for index, ref in enumerate(controller.spec.config_file_refs or ()):
@@ -164,15 +169,15 @@ def _check_files(cluster: config.Cluster, world: World, findings: Findings) -> N
             continue
         path, answer = f"spec.configFileRefs[{index}]", world.config_maps[ref.name]
         if isinstance(answer, Unreadable):
-            findings.deny(path, f"ConfigMap {ref.name!r} could not be looked at: {answer.reason}")
+            findings.deny(path, f"cannot read ConfigMap {ref.name!r}: {answer.reason}")
             continue
         if answer is None:
             findings.deny(path, f"ConfigMap {ref.name!r} does not exist; create it")
             continue
         known.append(answer)
         for file in sorted({*(answer.data or ()), *(answer.binary_data or ())} - _EXPECTED_FILES):
-            findings.warn(path, f"ConfigMap {ref.name!r} has a file {file!r}, which Slurm does not know")
-    findings.attempt(lambda: config.controller_files(cluster, _found(controller, *known)))
+            findings.warn(path, f"ConfigMap {ref.name!r} has the file {file!r}, which Slurm does not read")
+    findings.attempt(lambda: slurm_conf.controller_files(cluster, _found(controller, *known)))
 
 
 def _check_claim(controller: Controller, world: World, findings: Findings) -> None:
@@ -182,11 +187,11 @@ def _check_claim(controller: Controller, world: World, findings: Findings) -> No
         return
     path, answer = "spec.persistence.existingClaim", world.claims[name]
     if isinstance(answer, Unreadable):
-        findings.deny(path, f"the claim {name!r} could not be looked at: {answer.reason}")
+        findings.deny(path, f"cannot read PersistentVolumeClaim {name!r}: {answer.reason}")
     elif isinstance(answer, PersistentVolumeClaim) and _SHARED_MODE not in answer.spec.access_modes:
         modes = ", ".join(answer.spec.access_modes) or "none"
         findings.deny(
             path,
-            f"the claim {name!r} has the access modes {modes}; with spec.ha.enabled all slurmctlds mount it, "
-            f"so name one with {_SHARED_MODE}",
+            f"PersistentVolumeClaim {name!r} has the access modes {modes}; with spec.ha.enabled all "
+            f"slurmctlds mount it, so use one with {_SHARED_MODE}",
         )

@@ -22,24 +22,24 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from slurm_operator.objects.pods import is_key_set
-from slurm_operator.webhook.findings import Cause
+from slurm_operator.objects.pod_parts import is_key_set
 from slurm_operator.webhook.rules import keysets
+from slurm_operator.webhook.rules.findings import CauseType
 from slurm_operator.webhook.rules.keysets import Loss
-from slurm_operator.webhook.world import Unreadable
+from slurm_operator.webhook.rules.world import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from slurm_operator.api import Accounting, Controller
     from slurm_operator.api.shared import SecretKeySelector
-    from slurm_operator.webhook.findings import Findings
-    from slurm_operator.webhook.world import World
+    from slurm_operator.webhook.rules.findings import Findings
+    from slurm_operator.webhook.rules.world import World
 
 _REF: Final = "spec.slurmKeyRef.key"
-_STEPS: Final = "Go in three steps with slurm.jwks (docs/guides/keys.md)"
-_REPLACED: Final = Loss(_STEPS)
-_GONE: Final = Loss("Leave it there")
+_STEPS: Final = "Rotate the key in three steps with slurm.jwks (docs/guides/keys.md)"
+REPLACED: Final = Loss(_STEPS)
+GONE: Final = Loss("Keep it")
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Content(msgspec.Struct, frozen=True):
 def lost(old: Content, new: Content, now: float) -> Mapping[str, Loss]:
     """Return the keys whose content workers would miss, and of each what is wrong with that.
 
-    With nothing in it no daemon starts, so it is nothing that anybody could lose.
+    No daemon starts with an empty key, so an empty one is no loss.
     """
     after = new.data or {}
     losses = {
@@ -73,8 +73,8 @@ def lost(old: Content, new: Content, now: float) -> Mapping[str, Loss]:
 
 def _loss(key: str, before: str, after: str | None, now: float) -> Loss | None:
     if not is_key_set(key):
-        return _REPLACED
-    return _GONE if after is None else keysets.lost(before, after, now)
+        return REPLACED
+    return GONE if after is None else keysets.lost(before, after, now)
 
 
 def check_loss(secret: str, losses: Mapping[str, Loss], world: World, findings: Findings) -> None:
@@ -87,7 +87,7 @@ def check_loss(secret: str, losses: Mapping[str, Loss], world: World, findings: 
         what = "set of keys" if is_key_set(ref.key) else "key"
         problem, loss = f"is the {what} of Controller {controller.metadata.name!r}", losses[ref.key]
         if loss.fault:
-            problem = f"{problem}, and daemons cannot work with this: {loss.fault}"
+            problem = f"{problem}, and the daemons cannot use this value: {loss.fault}"
         return f"data[{ref.key}]", problem, loss.way
 
     _check_clusters("data", complaint, world, findings)
@@ -104,7 +104,7 @@ def check_controller(controller: Controller, world: World, findings: Findings) -
     def complaint(other: Controller) -> tuple[str, str, str] | None:
         if other.metadata.name != controller.metadata.name:
             return None
-        return _REF, "names a single key, which may be another one than before", _STEPS
+        return _REF, "names a single key, which may differ from the current one", _STEPS
 
     _check_clusters(_REF, complaint, world, findings)
 
@@ -120,7 +120,7 @@ def check_accounting(accounting: Accounting, world: World, findings: Findings) -
         if mine and theirs and (mine.name, mine.key) == (theirs.name, theirs.key):
             return None  # it had another one, and this is the cure
         whose = f"that of Controller {controller.metadata.name!r}"
-        return _REF, f"names a single key, which may be another one than {whose}", _STEPS
+        return _REF, f"names a single key, which may differ from {whose}", _STEPS
 
     _check_clusters(_REF, complaint, world, findings)
 
@@ -137,26 +137,26 @@ def _check_clusters(
     """
     if isinstance(world.clusters, Unreadable):
         reason = world.clusters.reason
-        findings.deny(path, f"whose key this is could not be found out: {reason}")
+        findings.deny(path, f"cannot determine which Controllers use this key: {reason}")
         return
     for cluster in world.clusters:
-        # Where slurmctld runs elsewhere, its key is not exchanged from here either.
+        # Where slurmctld runs elsewhere, its key is not rotated from here either.
         told = None if cluster.controller.spec.external else complaint(cluster.controller)
         if told is None or cluster.worker is None:
             continue
         path, problem, way = told
         if isinstance(cluster.worker, Unreadable):
             reason = cluster.worker.reason
-            findings.deny(path, f"{problem}, and whether it has workers could not be found out: {reason}")
+            findings.deny(path, f"{problem}, and its workers cannot be listed: {reason}")
             continue
         if not way:
-            findings.deny(path, f"{problem}. Write it as docs/guides/keys.md shows")
+            findings.deny(path, f"{problem}. docs/guides/keys.md shows the format")
             continue
         example = f" (such as pod {cluster.worker!r})" if cluster.worker else ""
         findings.deny(
             path,
             f"{problem}, and cannot be replaced in one step: its workers{example} keep the old key while "
-            f"their jobs run, so slurmctld would lose touch with them and give the jobs up. {way}, or scale "
+            f"their jobs run, so slurmctld would lose contact with them and fail the jobs. {way}, or scale "
             "its NodeSets to 0 first, which waits for the jobs",
-            Cause.FORBIDDEN,
+            CauseType.FORBIDDEN,
         )

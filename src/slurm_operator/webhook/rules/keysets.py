@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import msgspec
 
-from slurm_operator.webhook.wording import explain
+from slurm_operator.webhook.rules.wording import explain
 
 _BASE64: Final = str.maketrans("-_", "+/")
 _DOCS: Final = "(docs/guides/keys.md)"
@@ -34,12 +34,14 @@ class Loss:
     fault: str = ""
 
 
-# By whether the key that signed is still believed, and whether the key that signs was.
+# By whether the old signing key is still accepted, and whether the new signing key was accepted before.
 STEPS: Final = {
     (True, True): None,
-    (True, False): Loss(f"Add the new key first, and let it sign when all workers are updated {_DOCS}"),
-    (False, True): Loss(f"Keep the key in it that signs now until all workers are updated {_DOCS}"),
-    (False, False): Loss(f"Go in three steps {_DOCS}"),
+    (True, False): Loss(
+        f"Add the new key first, and make it the default when all workers are updated {_DOCS}"
+    ),
+    (False, True): Loss(f"Keep the key that signs now in the set until all workers are updated {_DOCS}"),
+    (False, False): Loss(f"Rotate the key in three steps {_DOCS}"),
 }
 
 
@@ -53,14 +55,14 @@ def lost(old: str, new: str, now: float) -> Loss | None:
         before = _read(old, now)
     except _Unusable:
         return None
-    return STEPS[before.signer in after.believed, after.signer in before.believed]
+    return STEPS[before.signer in after.accepted, after.signer in before.accepted]
 
 
 class _Unusable(Exception):  # noqa: N818 - it says what became of the set
     """Why the daemons could not work with a set, in words that repeat nothing of it."""
 
 
-class _Entry(msgspec.Struct, frozen=True):
+class _KeyEntry(msgspec.Struct, frozen=True):
     """A key as it is written."""
 
     kid: str
@@ -78,8 +80,8 @@ class _Entry(msgspec.Struct, frozen=True):
         return isinstance(self.use, str) and self.use.lower() == "default"
 
 
-class _File(msgspec.Struct, frozen=True):
-    keys: list[_Entry]
+class _KeySetFile(msgspec.Struct, frozen=True):
+    keys: list[_KeyEntry]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,36 +92,36 @@ class _Key:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Set:
-    believed: frozenset[_Key]
+    accepted: frozenset[_Key]
     signer: _Key
 
 
 def _read(text: str, now: float) -> _Set:
     """Return the set that is written in base64."""
     try:
-        entries = msgspec.json.decode(base64.b64decode(text, validate=True), type=_File).keys
+        entries = msgspec.json.decode(base64.b64decode(text, validate=True), type=_KeySetFile).keys
     except msgspec.MsgspecError as error:
         path, problem = explain(error)
         raise _Unusable(f"{path or 'it'} {problem}") from None
     except (ValueError, RecursionError):
         # Neither base64 nor UTF-8; or a nest of lists without an end.
-        raise _Unusable("it is no JSON") from None
+        raise _Unusable("it is not JSON") from None
     if not entries:
-        raise _Unusable("it has no keys")
+        raise _Unusable("it contains no keys")
     keys = [_key(number, entry) for number, entry in enumerate(entries)]
     if len({key.kid for key in keys}) < len(keys):
-        raise _Unusable("two of its keys have the same kid")
+        raise _Unusable("it has two keys with the same kid")
     defaults = [key for key, entry in zip(keys, entries, strict=True) if entry.is_default]
     if len(defaults) > 1:
-        raise _Unusable('more than one of its keys has "use": "default"')
+        raise _Unusable('it has more than one key with "use": "default"')
     signer = (defaults or keys)[0]
-    believed = {key for key, entry in zip(keys, entries, strict=True) if not entry.exp or entry.exp >= now}
-    if signer not in believed:
-        raise _Unusable("the exp of the key that signs is over")
-    return _Set(frozenset(believed), signer)
+    accepted = {key for key, entry in zip(keys, entries, strict=True) if not entry.exp or entry.exp >= now}
+    if signer not in accepted:
+        raise _Unusable("it has a signing key that has expired (exp)")
+    return _Set(frozenset(accepted), signer)
 
 
-def _key(number: int, entry: _Entry) -> _Key:
+def _key(number: int, entry: _KeyEntry) -> _Key:
     for name, value, needed in (("kty", entry.kty, "oct"), ("alg", entry.alg, "HS256")):
         if value.lower() != needed.lower():
             raise _Unusable(f"keys[{number}].{name} is not {needed}")
@@ -128,7 +130,7 @@ def _key(number: int, entry: _Entry) -> _Key:
     try:
         secret = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except ValueError:
-        raise _Unusable(f"keys[{number}].k is no base64") from None
+        raise _Unusable(f"keys[{number}].k is not base64") from None
     if not secret:
         raise _Unusable(f"keys[{number}].k is empty")
     return _Key(entry.kid, secret)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import msgspec
 
-from slurm_operator.kube.meta import Part
-from slurm_operator.kube.pods import NodeSelector, Toleration
-from slurm_operator.webhook.wording import explain
+from slurm_operator.kube.models.meta import Part
+from slurm_operator.kube.models.pod import NodeSelector, Toleration
+from slurm_operator.webhook.rules.wording import explain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_operator.webhook.findings import Findings
+    from slurm_operator.webhook.rules.findings import Findings
 
 Map: TypeAlias = dict[str, Any] | None
 Maps: TypeAlias = tuple[dict[str, Any], ...]
@@ -31,7 +31,7 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
-class Named(Part, frozen=True):
+class NamedShape(Part, frozen=True):
     """Anything with a name."""
 
     name: str = ""
@@ -45,7 +45,7 @@ class Resources(Part, frozen=True):
     claims: Maps = ()
 
 
-class Container(Part, frozen=True):
+class ContainerShape(Part, frozen=True):
     """A container."""
 
     name: str = ""
@@ -55,8 +55,8 @@ class Container(Part, frozen=True):
     env: Maps = ()
     env_from: Maps = ()
     ports: Maps = ()
-    volume_mounts: tuple[Named, ...] = ()
-    volume_devices: tuple[Named, ...] = ()
+    volume_mounts: tuple[NamedShape, ...] = ()
+    volume_devices: tuple[NamedShape, ...] = ()
     resources: Resources = Resources()
     startup_probe: Map = None
     liveness_probe: Map = None
@@ -81,7 +81,7 @@ class NodeTerms(Part, frozen=True):
     preferred: Maps = msgspec.field(name=_PREFERRED, default=())
 
 
-class Affinity(Part, frozen=True):
+class AffinityShape(Part, frozen=True):
     """Where a pod wants to run."""
 
     node_affinity: NodeTerms = NodeTerms()
@@ -97,13 +97,13 @@ class DnsConfig(Part, frozen=True):
     options: Maps = ()
 
 
-class Pod(Part, frozen=True):
+class PodShape(Part, frozen=True):
     """A PodSpec."""
 
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    volumes: tuple[Named, ...] = ()
-    affinity: Affinity = Affinity()
+    containers: tuple[ContainerShape, ...] = ()
+    init_containers: tuple[ContainerShape, ...] = ()
+    volumes: tuple[NamedShape, ...] = ()
+    affinity: AffinityShape = AffinityShape()
     tolerations: tuple[Toleration, ...] = ()
     node_selector: Texts = None
     node_name: str = ""
@@ -112,7 +112,7 @@ class Pod(Part, frozen=True):
     dns_config: DnsConfig = DnsConfig()
     resources: Resources = Resources()
     security_context: Map = None
-    image_pull_secrets: tuple[Named, ...] = ()
+    image_pull_secrets: tuple[NamedShape, ...] = ()
     host_aliases: Maps = ()
     topology_spread_constraints: Maps = ()
     resource_claims: Maps = ()
@@ -123,7 +123,7 @@ class Pod(Part, frozen=True):
     termination_grace_period_seconds: int = 0
 
 
-class Service(Part, frozen=True):
+class ServiceShape(Part, frozen=True):
     """A ServiceSpec."""
 
     type: str = ""
@@ -141,7 +141,7 @@ class ClaimMetadata(Part, frozen=True):
     annotations: Texts = None
 
 
-class Claim(Part, frozen=True):
+class ClaimShape(Part, frozen=True):
     """A PersistentVolumeClaim."""
 
     metadata: ClaimMetadata = ClaimMetadata()

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from slurm_operator.api import Accounting, Controller
 from slurm_operator.api.controller import ControllerSpec
 from slurm_operator.api.shared import SecretKeySelector
-from slurm_operator.kube.meta import ObjectMeta
-from slurm_operator.kube.models import ConfigMap, Secret
-from slurm_operator.objects.references import Found
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
+from slurm_operator.kube.models.meta import ObjectMeta
+from slurm_operator.objects.content_references import Found
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

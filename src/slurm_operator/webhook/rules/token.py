@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurm_operator.objects import token as tokens
+from slurm_operator.objects import token_checks as tokens
 
 if TYPE_CHECKING:
     from slurm_operator.api import Token
-    from slurm_operator.webhook.findings import Findings
-    from slurm_operator.webhook.world import World
+    from slurm_operator.webhook.rules.findings import Findings
+    from slurm_operator.webhook.rules.world import World
 
 
 def check(token: Token, _: World, findings: Findings) -> None:
-    """Judge a Token."""
+    """Validate a Token."""
     findings.note(tokens.problems(token))

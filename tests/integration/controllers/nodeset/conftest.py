@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.controllers.nodeset.hands import Hands
-from tests.integration.controllers.nodeset.machines import Machines
-from tests.integration.controllers.nodeset.stage import Stage
-from tests.integration.controllers.whole_plane import kube_namespace, slinky_box
+from tests.support.controllers.action_runner import Hands
+from tests.support.controllers.control_plane import kube_namespace, slinky_box
+from tests.support.controllers.kubernetes_nodes import NodePool
+from tests.support.controllers.nodeset_namespace import Stage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.config import ClientConfig
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.client.config import ClientConfig
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 
 __all__ = ["kube_namespace", "slinky_box"]
@@ -43,9 +43,9 @@ async def slurm_cluster(stage: Stage, hostile: HostileSlurmrestd) -> None:
 
 
 @pytest.fixture
-async def machines(client: Client, kube_namespace: str) -> AsyncIterator[Machines]:
+async def node_pool(client: Client, kube_namespace: str) -> AsyncIterator[NodePool]:
     """Hand out a pool of Kubernetes nodes, empty at first."""
-    async with Machines(client, kube_namespace) as pool:
+    async with NodePool(client, kube_namespace) as pool:
         yield pool
 
 
@@ -53,7 +53,7 @@ async def machines(client: Client, kube_namespace: str) -> AsyncIterator[Machine
 async def hands() -> AsyncIterator[Hands]:
     """Hand out somebody who carries out plans."""
     made = Hands()
-    background = asyncio.create_task(made.errands.run())
+    background = asyncio.create_task(made.background.run())
     # Else it would be cancelled before it has begun, and end nothing.
     await asyncio.sleep(0)
     yield made

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.models import Pod
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.models.kinds import Pod
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
 FAILURES = "nodeset.slinky.slurm.net/pod-failures"
@@ -55,4 +57,5 @@ async def test_a_worker_that_keeps_failing_is_counted_across_a_restart(stage: St
             subresource="status",
         )
         waiting = await stage.says(NodeSet, "blue", "BackingOff", "Progressing")
-        assert "pod blue-0 has ended 10 times in a row; it is replaced at 20" in waiting.message
+        unknown = messages.backing_off("blue-0", 10, datetime.now(UTC)).rpartition(" ")[0]
+        assert f"; {unknown} 20" in waiting.message

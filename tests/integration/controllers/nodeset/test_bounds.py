@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.api.limits import MAX_WORKERS
 from slurm_operator.kube.errors import ApiError
-from tests.integration.programs.running import eventually
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     import pytest
 
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 MOST = 2**31 - 1
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodesets.slinky.slurm.net"

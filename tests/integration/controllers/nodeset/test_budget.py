@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.models import ConfigMap, PodDisruptionBudget
-from tests.integration.controllers.denial import Denial
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.kube.models.kinds import ConfigMap, PodDisruptionBudget
+from tests.support.controllers.refusing_policy import Denial
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 NAME = "slurm-workers-pdb-slurm"
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
@@ -35,8 +37,8 @@ async def test_no_worker_is_made_while_others_have_the_name_of_the_budget(stage:
     await stage.operator()
     await stage.nodeset(replicas=1, template=NOWHERE)
     degraded = await stage.says(NodeSet, "blue", "NameTaken", "Degraded")
-    assert f"PodDisruptionBudget {NAME!r} belongs to ConfigMap 'owner'" in degraded.message
-    assert "no worker is created" in degraded.message
+    taken = write_messages.child_taken(f"PodDisruptionBudget {NAME!r}", "ConfigMap 'owner'")
+    assert degraded.message == f"{taken}; {messages.budget_missing(NAME)}"
     await stage.tells("NodeSet", "Warning", "BudgetMissing", "Info")
     assert await stage.pods() == {}
     await stage.delete(PodDisruptionBudget, NAME)

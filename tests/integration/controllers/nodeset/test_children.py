@@ -9,14 +9,14 @@ import msgspec
 
 from slurm_operator.api import Controller, NodeSet
 from slurm_operator.kube.errors import Invalid
-from slurm_operator.kube.models import ConfigMap, Pod, PodDisruptionBudget, Secret, Service
+from slurm_operator.kube.models.kinds import ConfigMap, Pod, PodDisruptionBudget, Secret, Service
 from slurm_operator.objects.labels import recommended
-from tests.integration.programs.running import eventually
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 SERVICE = "slurm-workers-slurm"
 BUDGET = "slurm-workers-pdb-slurm"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.models import PersistentVolumeClaim, Pod
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import PersistentVolumeClaim, Pod
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.meta import Object
-    from tests.integration.controllers.nodeset.stage import Stage
+    from slurm_operator.kube.models.meta import Object
+    from tests.support.controllers.nodeset_namespace import Stage
 
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
 SCRATCH: list[dict[str, Any]] = [

@@ -10,31 +10,31 @@ from typing import TYPE_CHECKING
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import DrainNodes, UndrainNodes, WriteNodes
 from slurm_operator.controllers.nodeset.decide.plan import Plan
-from slurm_operator.controllers.nodeset.run.background import Kind
-from slurm_operator.controllers.nodeset.run.one_pass import Outcome
-from slurm_operator.kube.client import Client
-from slurm_operator.slurm.clients import Connections
-from slurm_operator.slurm.wishes import Comment, Features
-from tests.integration.controllers.nodeset.hands import (
+from slurm_operator.controllers.nodeset.run.background import TaskKind
+from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
+from slurm_operator.kube.client.client import Client
+from slurm_operator.slurm.decide.node_changes import Comment, Features
+from slurm_operator.slurm.rest.connections import Connections
+from tests.support.controllers.action_runner import (
     DRAINED,
     LEAVING,
     PATIENT,
     connect,
     connected,
     deletions,
-    look,
+    observe_leaving,
     old_view,
     work,
 )
-from tests.integration.kube.scripted import OK, serving
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import Fault, HostileSlurmrestd
-from tests.unit.nodeset.making import observe, pod
+from tests.support.kube.scripted_server import OK, serving
+from tests.support.processes import eventually
+from tests.support.simulation.observations import observe, pod
+from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.decide.observation import Observation
-    from slurm_operator.controllers.nodeset.run.one_pass import Work
-    from tests.integration.controllers.nodeset.hands import Hands
+    from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork
+    from tests.support.controllers.action_runner import Hands
 
 
 async def test_a_worker_that_is_free_goes(hostile: HostileSlurmrestd, hands: Hands) -> None:
@@ -42,14 +42,14 @@ async def test_a_worker_that_is_free_goes(hostile: HostileSlurmrestd, hands: Han
     hostile.add_nodes("gpu-0", *DRAINED)
     async with connected(hostile) as connection:
         await old_view(connection)
-        assert await hands.delete(work(connection, look(connection))) == []
-        assert hands.under_way() == {Kind.ASK}
-        at_hand = work(connection, look(connection))
+        assert await hands.delete(work(connection, observe_leaving(connection))) == []
+        assert hands.under_way() == {TaskKind.ASK}
+        at_hand = work(connection, observe_leaving(connection))
 
         async def gone() -> bool:
             # A machine that is too busy for two seconds has to ask again.
             await hands.called()
-            return bool(await hands.delete(dataclasses.replace(at_hand, seen=look(connection))))
+            return bool(await hands.delete(dataclasses.replace(at_hand, seen=observe_leaving(connection))))
 
         await eventually(gone, "the pod goes")
 
@@ -61,14 +61,14 @@ async def test_a_pass_does_not_wait_for_a_confirmation(hostile: HostileSlurmrest
         await old_view(connection)
         asked = len(hostile.seen("GET nodes"))
         hostile.fault = Fault.HANG
-        at_hand = work(connection, look(connection))
+        at_hand = work(connection, observe_leaving(connection))
         assert await hands.delete(at_hand) == []
-        assert hands.under_way() == {Kind.ASK}
+        assert hands.under_way() == {TaskKind.ASK}
         await hostile.asked("GET nodes", asked + 1)
         assert await hands.delete(at_hand) == []
-        assert not at_hand.outcome.looks, "the end of the errand is the event"
-        hands.errands.drop(LEAVING.key)
-        await eventually(lambda: not hands.under_way(), "a NodeSet that is gone has no errands")
+        assert not at_hand.outcome.requeues, "the end of the background task is the event"
+        hands.background.drop(LEAVING.key)
+        await eventually(lambda: not hands.under_way(), "a NodeSet that is gone has no background task")
         assert not hands.news
 
 
@@ -83,16 +83,16 @@ async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
 
         async def spared() -> bool:
             await connection.watch.refreshed(clock(), clock() + 60.0)
-            at_hand = work(connection, look(connection))
-            asked, taken = len(hostile.seen("GET nodes")), connection.view.taken or 0.0
+            at_hand = work(connection, observe_leaving(connection))
+            asked, listed_at = len(hostile.seen("GET nodes")), connection.view.listed_at or 0.0
             # So little time is left for them that the next list is asked for first.
             end = clock() + 0.5
             await hands.pods(client)._delete_until(at_hand, deletions(at_hand.seen), end, defaultdict(list))
             await hands.called()
-            confirmed = at_hand.memory.confirmed
+            confirmed = at_hand.state.evidence.confirmed
             assert confirmed is not None
             # On a machine that is too busy, that list was too old by then.
-            if confirmed.listed >= taken:
+            if confirmed.listed >= listed_at:
                 return False
             assert len(hostile.seen("GET nodes")) == asked
             return True
@@ -104,27 +104,27 @@ async def test_an_old_list_confirms_nothing(hostile: HostileSlurmrestd, hands: H
     """A list of more than a second ago does not do, although it was asked for after the plan was made."""
     hostile.add_nodes("gpu-0", *DRAINED)
     async with connected(hostile) as connection:
-        taken = connection.view.taken
-        assert taken is not None
-        planned = work(connection, look(connection, taken - 0.1))
+        listed_at = connection.view.listed_at
+        assert listed_at is not None
+        planned = work(connection, observe_leaving(connection, listed_at - 0.1))
         await old_view(connection)
         hostile.nodes.change("gpu-0", state=["ALLOCATED", "DYNAMIC_NORM"], alloc_cpus=1)
         assert await hands.delete(planned) == []
         await hands.called()
         assert await hands.delete(planned) == [], "the new list does not allow it"
-        assert planned.outcome.looks
+        assert planned.outcome.requeues
 
 
 async def test_without_an_answer_nobody_goes(hostile: HostileSlurmrestd, hands: Hands) -> None:
     """A connection that was closed between the plan and its deletions confirms nothing."""
     hostile.add_nodes("gpu-0", *DRAINED)
     async with connected(hostile) as connection:
-        planned = work(connection, look(connection))
+        planned = work(connection, observe_leaving(connection))
 
         async def replaced() -> Observation:
             return observe(pod(0), nodeset=LEAVING, view=None, now=asyncio.get_running_loop().time())
 
-        moved = dataclasses.replace(planned, look=replaced)
+        moved = dataclasses.replace(planned, observe_again=replaced)
         assert await hands.delete(moved) == []
 
 
@@ -139,17 +139,17 @@ async def test_a_question_ends_with_its_connection(hostile: HostileSlurmrestd, h
             await old_view(before)
             asked = len(hostile.seen("GET nodes"))
             hostile.fault = Fault.HANG
-            at_hand = work(before, look(before))
+            at_hand = work(before, observe_leaving(before))
             assert await hands.delete(at_hand) == []
             await hostile.asked("GET nodes", asked + 1)
             after = await connect(connections, moved)
             await hands.called()
-            assert at_hand.memory.ask_at == 0.0
+            assert at_hand.state.evidence.not_before == 0.0
             await old_view(after)
             moved.fault = Fault.HANG
-            again = dataclasses.replace(work(after, look(after)), memory=at_hand.memory)
+            again = dataclasses.replace(work(after, observe_leaving(after)), state=at_hand.state)
             assert await hands.delete(again) == []
-            assert hands.under_way() == {Kind.ASK}
+            assert hands.under_way() == {TaskKind.ASK}
         finally:
             await connections.close()
 
@@ -158,38 +158,38 @@ async def test_while_a_drain_is_under_way_nothing_is_known(hostile: HostileSlurm
     """From the order of a change until after its end no list counts, and what failed waits a moment."""
     hostile.add_nodes("gpu-0", "IDLE", "DYNAMIC_NORM")
     async with connected(hostile) as connection:
-        at_hand = work(connection, look(connection))
-        memory = at_hand.memory
+        at_hand = work(connection, observe_leaving(connection))
+        nodes = at_hand.state.nodes
         hostile.fault, asked = Fault.HANG, len(hostile.log)
         hands.slurm.change_states(at_hand, [DrainNodes("why", ("gpu-0",))])
-        assert [*memory.changing] == ["gpu-0"]
+        assert [*nodes.changing] == ["gpu-0"]
         hands.slurm.change_states(at_hand, [UndrainNodes(("gpu-0",))])
-        assert len(hands.errands.under_way(LEAVING.key)) == 1
+        assert len(hands.background.under_way(LEAVING.key)) == 1
         await eventually(lambda: len(hostile.log) > asked, "Slurm is asked")
         hostile.fault = Fault.CLOSE
         hostile.cut()
         await hands.called()
-        assert memory.changing == {}
-        assert memory.written["gpu-0"] > (connection.view.taken or 0.0)
-        blind = dataclasses.replace(at_hand, outcome=Outcome())
+        assert nodes.changing == {}
+        assert nodes.written["gpu-0"] > (connection.view.listed_at or 0.0)
+        blind = dataclasses.replace(at_hand, outcome=ReconcileOutcome())
         hands.slurm.recall(blind)
-        assert 0.0 < min(blind.outcome.looks) <= 5.0, "no event tells that a list shows nothing of it"
+        assert 0.0 < min(blind.outcome.requeues) <= 5.0, "no event tells that a list shows nothing of it"
         drain = dataclasses.replace(at_hand, plan=Plan((DrainNodes("why", ("gpu-0",)),)))
         hands.slurm.recall(drain)
         assert [one.reason for one in drain.outcome.troubles] == ["SlurmWriteFailed"]
         hands.slurm.change_states(drain, [DrainNodes("why", ("gpu-0",))])
         assert not hands.under_way()
-        assert min(drain.outcome.looks) <= 5.0
+        assert min(drain.outcome.requeues) <= 5.0
 
 
 async def test_one_bad_mark_does_not_keep_the_others(hostile: HostileSlurmrestd, hands: Hands) -> None:
-    """What Slurm cannot be told about one node waits alone, is a trouble, and heals when it is mended."""
+    """What Slurm cannot be told about one node waits alone, is a trouble, and recovers when it is fixed."""
     hostile.add_nodes("gpu-[0-1]", "IDLE", "DYNAMIC_NORM")
     async with connected(hostile) as connection:
-        at_hand = work(connection, look(connection))
+        at_hand = work(connection, observe_leaving(connection))
 
-        def tell(*actions: WriteNodes) -> Work:
-            planned = dataclasses.replace(at_hand, plan=Plan(actions), outcome=Outcome())
+        def tell(*actions: WriteNodes) -> PlannedWork:
+            planned = dataclasses.replace(at_hand, plan=Plan(actions), outcome=ReconcileOutcome())
             hands.slurm.recall(planned)
             hands.slurm.tell(planned, actions)
             return planned
@@ -203,4 +203,4 @@ async def test_one_bad_mark_does_not_keep_the_others(hostile: HostileSlurmrestd,
         await eventually(lambda: not hands.under_way(), "all is said")
         planned = tell(WriteNodes({"gpu-0": Features(("one",), "k8s/")}))
         assert not planned.outcome.troubles
-        await eventually(lambda: "k8s/one" in hostile.nodes["gpu-0"]["features"], "the mended one is told")
+        await eventually(lambda: "k8s/one" in hostile.nodes["gpu-0"]["features"], "the fixed one is told")

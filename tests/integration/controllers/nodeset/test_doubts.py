@@ -11,32 +11,33 @@ import pytest
 
 from slurm_operator.api import Controller, NodeSet
 from slurm_operator.controllers.nodeset.controller import NodeSetController
-from slurm_operator.controllers.nodeset.decide.observation import EVERYWHERE, Fate, Revision
-from slurm_operator.controllers.nodeset.run.observe import Ground
-from slurm_operator.controllers.nodeset.run.template import Master
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.observation import EVERYWHERE, ControllerState, Revision
+from slurm_operator.controllers.nodeset.run.observe import ReconcileInputs
+from slurm_operator.controllers.nodeset.run.template import ControllerRef
 from slurm_operator.controllers.nodeset.run.watches import WORKERS
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import NotFound
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.models.meta import Key
 from tests.integration.controllers.nodeset.test_rest import quiet
-from tests.integration.controllers.workload.stage import running
-from tests.integration.programs.running import eventually
+from tests.support.controllers.workload_namespace import running
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube import controller as runtime
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.controllers.workload.stage import Operator
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.runtime import controller as runtime
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.controllers.workload_namespace import Operator
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
 
 
 async def wake(stage: Stage) -> None:
-    """Have the NodeSet looked at, as any event would; it may be gone, after a look that nobody asked for."""
+    """Have the NodeSet reconciled, as any event would; it may be gone, after a reconcile without an event."""
     with contextlib.suppress(NotFound):
         await stage.patch(NodeSet, "blue", {"metadata": {"labels": {"look": "again"}}})
 
@@ -80,7 +81,7 @@ async def test_a_controller_that_cannot_be_read_is_not_gone(stage: Stage) -> Non
 
 
 async def test_pods_that_do_not_start_are_a_trouble(stage: Stage) -> None:
-    """A pod for which there has been no machine for a while is named, with the scheduler's words."""
+    """A pod for which there has been no Kubernetes node for a while is named, with the scheduler's words."""
     await stage.operator()
     await stage.nodeset(replicas=1, template=NOWHERE)
     await stage.until(
@@ -99,7 +100,8 @@ async def test_pods_that_do_not_start_are_a_trouble(stage: Stage) -> None:
         Pod, "blue-0", stage.namespace, body, type=PatchType.STRATEGIC, subresource="status"
     )
     degraded = await stage.says(NodeSet, "blue", "PodsFailing", "Degraded")
-    assert "1 pods do not run, such as 'blue-0': no node can take it" in degraded.message
+    assert messages.pods_not_running(1, "blue-0", "") in degraded.message
+    assert "0/3 nodes are available" in degraded.message
     await stage.tells("NodeSet", "Warning", "SyncFailed", "Sync")
     await stage.scale(0)
     await stage.until_pods()
@@ -149,32 +151,32 @@ async def at_rest(stage: Stage) -> AsyncIterator[tuple[NodeSetController, Operat
 
 
 async def test_a_nodeset_that_has_gone_is_left_alone(stage: Stage) -> None:
-    """One that ends in the pause between two passes gets no other, and what it left is not its any more."""
+    """One that ends between two reconciles gets no other, and what it left is not its any more."""
     async with at_rest(stage) as (engine, operator):
         key, live = Key(stage.namespace, "blue"), await stage.there(NodeSet, "blue")
-        memory = engine._memories.of(key, live.metadata.uid)
-        master = Master(await stage.there(Controller, "slurm"), Fate.STAYS)
-        ground = Ground(live, master, Revision("", frozenset()), EVERYWHERE, {}, certain=True)
-        assert [one.name for one in (await engine._look_again(ground, memory)).workers] == ["blue-0"]
-        memory.busy, memory.ended = 60.0, asyncio.get_running_loop().time()
-        ended = memory.ended
+        state = engine._states.of(key, live.metadata.uid)
+        reference = ControllerRef(await stage.there(Controller, "slurm"), ControllerState.STAYS)
+        inputs = ReconcileInputs(live, reference, Revision("", frozenset()), EVERYWHERE, {}, certain=True)
+        assert [one.name for one in (await engine._observe_again(inputs, state)).workers] == ["blue-0"]
+        state.pace.cost, state.pace.ended = 60.0, asyncio.get_running_loop().time()
+        ended = state.pace.ended
         waiting = asyncio.create_task(engine.reconcile(key))
         await asyncio.sleep(0)
         operator.wiring.manager.informer(NodeSet).store.remove(key)
         assert await waiting is None
-        assert memory.ended == ended
-        assert (await engine._look_again(ground, memory)).workers == ()
+        assert state.pace.ended == ended
+        assert (await engine._observe_again(inputs, state)).workers == ()
 
 
 async def test_a_pass_that_is_cut_off_leaves_its_notes_behind(stage: Stage) -> None:
-    """A thread that decides cannot be cancelled, so the next pass must not share a memo with it."""
+    """A thread that decides cannot be cancelled, so the next reconcile must not share a memo with it."""
     async with at_rest(stage) as (engine, _):
         key, live = Key(stage.namespace, "blue"), await stage.there(NodeSet, "blue")
-        memory = engine._memories.of(key, live.metadata.uid)
-        memory.busy, memory.ended, memo = 0.0, 0.0, memory.memo
+        state = engine._states.of(key, live.metadata.uid)
+        state.pace.cost, state.pace.ended, memo = 0.0, 0.0, state.read.memo
         cut = asyncio.create_task(engine.reconcile(key))
         await asyncio.sleep(0)
         cut.cancel()
         await asyncio.wait({cut})
         assert cut.cancelled()
-        assert memory.memo is not memo
+        assert state.read.memo is not memo

@@ -9,14 +9,14 @@ import pytest
 
 from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.kube.errors import ApiError, NotFound, TooManyRequests
-from slurm_operator.kube.models import Pod, PodDisruptionBudget, Service
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import Pod, PodDisruptionBudget, Service
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 PATH = "/apis/admissionregistration.k8s.io/v1"
 SERVICE = "slurm-workers-slurm"

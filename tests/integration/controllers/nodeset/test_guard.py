@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import NodeSet, wellknown
-from tests.integration.controllers.denial import Denial
+from slurm_operator.controllers.nodeset.run import write_messages
+from tests.support.controllers.refusing_policy import Denial
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 WHEN = (
     "has(object.metadata.finalizers) && "
@@ -27,7 +28,7 @@ async def test_no_worker_is_made_unguarded(stage: Stage) -> None:
         await stage.operator()
         degraded = await stage.says(NodeSet, "blue", "ApplyFailed", "Degraded")
         assert Denial.MESSAGE in degraded.message
-        assert "no worker is made" in degraded.message
+        assert write_messages.NOT_GUARDED in degraded.message
         assert await stage.pods() == {}
         await stage.tells("NodeSet", "Warning", "SyncFinalizerFailed", "SyncFinalizer")
     await stage.until_pods("blue-0", "blue-1")

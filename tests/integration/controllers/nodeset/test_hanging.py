@@ -1,4 +1,4 @@
-"""While slurmrestd hangs: what a pass wants of Slurm is under way, and workers are made all the same."""
+"""While slurmrestd hangs: what a reconcile wants of Slurm is under way, and workers are made all the same."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ import pytest
 from slurm_operator.api import NodeSet
 from slurm_operator.controllers import cluster, slurmclient
 from slurm_operator.controllers.nodeset.controller import NodeSetController
-from slurm_operator.controllers.nodeset.run.background import Kind
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Pod
-from tests.integration.controllers.nodeset.gate import Gate
-from tests.integration.controllers.workload.stage import running
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.nodeset.run.background import TaskKind
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.models.meta import Key
+from tests.support.controllers.request_gate import Gate
+from tests.support.controllers.workload_namespace import running
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube import controller as runtime
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.runtime import controller as runtime
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 IDLE = {"state": ["IDLE", "DYNAMIC_NORM"], "alloc_cpus": 0, "reason": ""}
 BUSY = {"state": ["ALLOCATED", "DYNAMIC_NORM"], "alloc_cpus": 1, "reason": ""}
@@ -44,7 +44,7 @@ async def gate(stage: Stage, hostile: HostileSlurmrestd) -> AsyncIterator[Gate]:
 
 
 class Workers:
-    """One NodeSet, and an operator that looks after it."""
+    """One NodeSet, and an operator that reconciles it."""
 
     def __init__(self, stage: Stage, hostile: HostileSlurmrestd, engine: NodeSetController) -> None:
         self.stage = stage
@@ -67,15 +67,15 @@ class Workers:
             lambda pods: "blue-0" in pods and pods["blue-0"].metadata.uid != self.before, "the update goes on"
         )
 
-    def errand(self, kind: Kind) -> asyncio.Task[Any] | None:
-        """Return the errand of a kind that is under way."""
-        some = self._engine._errands._tasks.get(self._key, {})
+    def background_task(self, kind: TaskKind) -> asyncio.Task[Any] | None:
+        """Return the background task of a kind that is under way."""
+        some = self._engine._background._tasks.get(self._key, {})
         return next((task for task, one in some.items() if one is kind), None)
 
-    async def begun(self, kind: Kind) -> asyncio.Task[Any]:
-        """Wait until an errand of a kind is under way, and return it."""
-        await eventually(lambda: self.errand(kind) is not None, f"to {kind.value} is under way")
-        found = self.errand(kind)
+    async def begun(self, kind: TaskKind) -> asyncio.Task[Any]:
+        """Wait until a background task of a kind is under way, and return it."""
+        await eventually(lambda: self.background_task(kind) is not None, f"to {kind.value} is under way")
+        found = self.background_task(kind)
         assert found is not None
         return found
 
@@ -111,19 +111,21 @@ async def one_worker(stage: Stage, hostile: HostileSlurmrestd) -> AsyncIterator[
         yield Workers(stage, hostile, made[0])
 
 
-async def at_once(workers: Workers, kind: Kind, hang: Callable[[str], Awaitable[None]], gate: Gate) -> None:
-    """Fail unless workers are made while one and the same errand waits for an answer."""
+async def at_once(
+    workers: Workers, kind: TaskKind, hang: Callable[[str], Awaitable[None]], gate: Gate
+) -> None:
+    """Fail unless workers are made while one and the same background task waits for an answer."""
     for attempt in range(ATTEMPTS):
         await hang(f"r{attempt}")
-        errand = await workers.begun(kind)
+        background_task = await workers.begun(kind)
         await workers.grow()
-        if not errand.done():
+        if not background_task.done():
             break
         gate.open()
         await workers.updated()
         await workers.stage.ready()
     else:
-        raise AssertionError(f"no worker was made before an errand to {kind.value} was over")
+        raise AssertionError(f"no worker was made before a background task to {kind.value} was over")
     assert (await workers.stage.pods())["blue-0"].metadata.uid == workers.before
     gate.open()
     await workers.updated()
@@ -139,7 +141,7 @@ async def test_while_a_drain_hangs_workers_are_made(
             gate.close("POST nodes")
             await workers.update(label, **IDLE)
 
-        await at_once(workers, Kind.STATE, hang, gate)
+        await at_once(workers, TaskKind.STATE, hang, gate)
 
 
 async def test_while_a_confirmation_hangs_workers_are_made(
@@ -158,4 +160,4 @@ async def test_while_a_confirmation_hangs_workers_are_made(
             hostile.nodes.change("blue-0", **DRAINED)
             gate.let_one_in("GET nodes")
 
-        await at_once(workers, Kind.ASK, hang, gate)
+        await at_once(workers, TaskKind.ASK, hang, gate)

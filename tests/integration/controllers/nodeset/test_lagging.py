@@ -14,20 +14,20 @@ from slurm_operator.api import Controller, NodeSet
 from slurm_operator.controllers.nodeset.controller import NodeSetController
 from slurm_operator.controllers.nodeset.run.template import _owner
 from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.history import new_controller_revision
-from slurm_operator.kube.manager import Manager
-from slurm_operator.kube.models import ControllerRevision, Pod
-from slurm_operator.kube.revisions import HASH_LABEL
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.manifests.revisions import HASH_LABEL
+from slurm_operator.kube.models.kinds import ControllerRevision, Pod
+from slurm_operator.kube.runtime.manager import Manager
+from slurm_operator.kube.runtime.revision_history import new_controller_revision
 from slurm_operator.objects import slurmd_revision
 from slurm_operator.process import wire
-from tests.integration.controllers.workload.stage import Operator
+from tests.support.controllers.workload_namespace import Operator
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.meta import Key
-    from tests.integration.controllers.nodeset.stage import Stage
+    from slurm_operator.kube.models.meta import Key
+    from tests.support.controllers.nodeset_namespace import Stage
 
 
 class Frozen(Operator):
@@ -35,8 +35,8 @@ class Frozen(Operator):
 
     engine: NodeSetController
 
-    async def look(self, key: Key, times: int = 3) -> Counter[str]:
-        """Pass over a NodeSet some times; return what has been written, statuses aside."""
+    async def reconcile(self, key: Key, times: int = 3) -> Counter[str]:
+        """Reconcile a NodeSet some times; return what has been written, statuses aside."""
         for _ in range(times):
             await self.engine.reconcile(key)
         return Counter(write for write in self.writes if write != "apply nodesets/status")
@@ -82,7 +82,7 @@ async def test_a_new_nodeset_is_made_once(stage: Stage, frozen: Frozen) -> None:
     await stage.nodeset(replicas=2, volumeClaimTemplates=[claim])
     live = await stage.there(NodeSet, "blue")
     frozen.engine._caches.nodesets.store.put(live)
-    assert await frozen.look(live.key) == {
+    assert await frozen.reconcile(live.key) == {
         "patch nodesets": 1,
         "create controllerrevisions": 1,
         "apply poddisruptionbudgets": 1,
@@ -114,7 +114,7 @@ async def test_what_another_operator_made_is_taken_over_once(stage: Stage, froze
     caches.nodesets.store.put(live)
     caches.revisions.store.put(revision)
     caches.pods.store.put(orphan)
-    assert await frozen.look(live.key) == {
+    assert await frozen.reconcile(live.key) == {
         "patch nodesets": 1,
         "patch controllerrevisions": 1,
         "patch pods": 1,

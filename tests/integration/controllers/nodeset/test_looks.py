@@ -1,4 +1,4 @@
-"""A pass that fails keeps what it asked for: when to look again, beside the pause after an error."""
+"""A reconcile that fails keeps the requeue it asked for, beside the pause after an error."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.controllers import cluster, slurmclient
 from slurm_operator.controllers.nodeset.controller import NodeSetController
+from slurm_operator.kube.decide.expectations import EXPIRY
 from slurm_operator.kube.errors import Forbidden
-from slurm_operator.kube.expectations import EXPIRY
-from slurm_operator.kube.meta import Key
-from tests.integration.controllers.workload.stage import running
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.meta import Key
+from tests.support.controllers.workload_namespace import running
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube import controller as runtime
-    from tests.integration.controllers.nodeset.stage import Stage
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.runtime import controller as runtime
+    from tests.support.controllers.nodeset_namespace import Stage
 
 
-async def test_a_pass_that_fails_is_followed_by_the_look_it_asked_for(stage: Stage) -> None:
+async def test_a_reconcile_that_fails_is_followed_by_the_one_it_asked_for(stage: Stage) -> None:
     """One worker is made, the next one refused: the first one is looked after whenever its time has come."""
     made: list[NodeSetController] = []
 
     def by_hand(wiring: Wiring) -> runtime.Controller:
-        # It has its caches, but nobody runs it: its passes are those of the test.
+        # It has its caches, but does not run: its reconciles are those of the test.
         made.append(NodeSetController(wiring))
         return cluster.build(wiring)
 

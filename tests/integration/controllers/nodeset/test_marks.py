@@ -6,27 +6,27 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from slurm_operator.kube.models import Pod
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import Pod
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.machines import Machines
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.kubernetes_nodes import NodePool
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 TOPOLOGY = "topology.slinky.slurm.net/spec"
 FEATURES = "features.slinky.slurm.net/spec"
 
 
 @pytest.mark.usefixtures("slurm_cluster")
-async def test_topology_and_features_come_from_the_machine(
-    stage: Stage, machines: Machines, hostile: HostileSlurmrestd
+async def test_topology_and_features_come_from_the_node(
+    stage: Stage, node_pool: NodePool, hostile: HostileSlurmrestd
 ) -> None:
-    """What a machine's annotations say reaches the node in Slurm, and so does every change of it."""
-    first = await machines.add(machines.name(1), annotations={TOPOLOGY: "tree:s1", FEATURES: "ib,nvme"})
+    """What a Kubernetes node's annotations say reaches the node in Slurm, and so does every change of it."""
+    first = await node_pool.add(node_pool.name(1), annotations={TOPOLOGY: "tree:s1", FEATURES: "ib,nvme"})
     hostile.add_nodes("blue-0", "IDLE", "DYNAMIC_NORM", features=["blue"], active_features=["blue"])
     await stage.operator()
-    await stage.nodeset(replicas=1, template={"spec": {"nodeSelector": machines.selector}})
+    await stage.nodeset(replicas=1, template={"spec": {"nodeSelector": node_pool.selector}})
 
     def told(topology: str, *features: str) -> bool:
         node = hostile.nodes["blue-0"]
@@ -38,7 +38,7 @@ async def test_topology_and_features_come_from_the_machine(
         lambda pods: pods["blue-0"].metadata.annotations.get(TOPOLOGY) == "tree:s1", "the pod knows, too"
     )
     assert pods["blue-0"].spec.node_name == first
-    await machines.patch(first, {"metadata": {"annotations": {TOPOLOGY: "tree:s2", FEATURES: "ib"}}})
+    await node_pool.patch(first, {"metadata": {"annotations": {TOPOLOGY: "tree:s2", FEATURES: "ib"}}})
     await eventually(lambda: told("tree:s2", "k8s/ib"), "Slurm knows the change")
 
 
@@ -88,11 +88,11 @@ async def test_records_of_scaled_in_workers_are_forgotten_when_asked(
     assert {*hostile.nodes} == {left, "other"}
 
 
-async def test_a_pinned_worker_returns_to_its_machine(stage: Stage, machines: Machines) -> None:
+async def test_a_pinned_worker_returns_to_its_node(stage: Stage, node_pool: NodePool) -> None:
     """With pinToNode a worker that is replaced comes back where it was, as the status remembers."""
     for number in range(3):
-        await machines.add(machines.name(number))
-    template: dict[str, Any] = {"spec": {"nodeSelector": machines.selector}}
+        await node_pool.add(node_pool.name(number))
+    template: dict[str, Any] = {"spec": {"nodeSelector": node_pool.selector}}
     await stage.operator()
     await stage.nodeset(replicas=2, pinToNode=True, oversubscribeNode=False, template=template)
     await stage.ready()

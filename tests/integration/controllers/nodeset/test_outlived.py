@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Cluster, Controller, NodeSet, wellknown
-from slurm_operator.slurm.clients import ConnectionKey
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.rest.connections import ConnectionKey
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.controllers.workload.stage import Operator
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.controllers.workload_namespace import Operator
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 FAR = {"external": True, "externalConfig": {"host": "ctl.example.com", "port": 6817}}
 BUSY = {"state": ["MIXED", "DYNAMIC_NORM"], "alloc_cpus": 1}
@@ -61,7 +61,7 @@ async def test_the_nodeset_is_drained_while_slurm_answers(
     """The node drains, the pod stays while its job runs, and then everything goes, the connection too."""
     await leave(stage)
     await eventually(lambda: "DRAIN" in hostile.nodes["blue-0"]["state"], "the node drains")
-    await stage.look_again(operator)
+    await stage.reconcile_again(operator)
     assert {*await stage.pods()} == {"blue-0"}
     live = await stage.there(NodeSet, "blue")
     assert wellknown.FINALIZER_DRAIN in live.metadata.finalizers

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller, NodeSet
-from slurm_operator.kube.models import Pod
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.kube.models.kinds import Pod
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 DRAIN = "nodeset.slinky.slurm.net/drain"
 
@@ -82,7 +83,7 @@ async def test_a_nodeset_goes_when_its_nodes_are_drained(stage: Stage, hostile: 
 
     async def counted() -> bool:
         ready = await stage.condition(NodeSet, "blue")
-        return ready is not None and (ready.reason, ready.message) == ("Deleting", "1 pods are left")
+        return ready is not None and (ready.reason, ready.message) == ("Deleting", messages.pods_remain(1))
 
     await eventually(counted, "the status counts what is left")
     assert "DRAIN" in hostile.nodes["blue-1"]["state"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import NodeSet
-from tests.integration.controllers.denial import Denial
+from tests.support.controllers.refusing_policy import Denial
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 NOWHERE = {"spec": {"nodeSelector": {"no": "such"}}}
 

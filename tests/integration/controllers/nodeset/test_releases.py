@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller, NodeSet, RestApi
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
 from tests.fixtures.slinky_releases import LEFT_BEHIND
 from tests.integration.controllers.nodeset.test_rest import quiet
-from tests.integration.controllers.nodeset.test_takeover import Takeover
-from tests.integration.programs.running import eventually
+from tests.integration.controllers.nodeset.test_takeover import Migration
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from tests.fixtures.golden import Case
-    from tests.integration.controllers.nodeset.machines import Machines
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.kubernetes_nodes import NodePool
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 IMAGE = "registry.invalid/slurm:new"
 PROTECT = "nodeset.slinky.slurm.net/pod-protect"
@@ -26,12 +26,12 @@ PROTECT = "nodeset.slinky.slurm.net/pod-protect"
 @pytest.mark.usefixtures("slurm_cluster")
 @pytest.mark.parametrize("case", LEFT_BEHIND, ids=lambda case: case.name)
 async def test_a_migration_replaces_no_worker(
-    stage: Stage, machines: Machines, hostile: HostileSlurmrestd, case: Case
+    stage: Stage, node_pool: NodePool, hostile: HostileSlurmrestd, case: Case
 ) -> None:
     """Workers and revisions stay as they are; then they are scaled, updated and deleted, each drained."""
-    await machines.add("kwok-00001")
+    await node_pool.add("kwok-00001")
     await stage.delete(Controller, "slurm")
-    migration = Takeover(stage, case.name)
+    migration = Migration(stage, case.name)
     before = await migration.make()
     await migration.report()
     # Slurm answers at another address here, that of the Cluster.

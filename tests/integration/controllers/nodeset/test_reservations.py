@@ -13,24 +13,24 @@ import pytest
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import WriteReservation
 from slurm_operator.controllers.nodeset.decide.plan import plan
-from slurm_operator.controllers.nodeset.run.background import Asking
-from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+from slurm_operator.controllers.nodeset.run.background import SlurmQuestions
+from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
 from slurm_operator.controllers.nodeset.run.slurm_records import Records
-from tests.integration.controllers.nodeset.hands import connected, work
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import HostileSlurmrestd
-from tests.unit.nodeset.clustermodel import make_nodeset
-from tests.unit.nodeset.making import observe, pod
+from tests.support.controllers.action_runner import connected, work
+from tests.support.processes import eventually
+from tests.support.simulation.kubernetes import make_nodeset
+from tests.support.simulation.observations import observe, pod
+from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.observation import Observation
-    from slurm_operator.slurm.clients import Connection
-    from tests.integration.controllers.nodeset.hands import Hands
-    from tests.integration.slurm.hostile import Seen
-    from tests.integration.slurm.hostile_replies import Reply
+    from slurm_operator.slurm.rest.connections import Connection
+    from tests.support.controllers.action_runner import Hands
+    from tests.support.slurm.hostile_replies import Reply
+    from tests.support.slurm.hostile_server import Seen
 
 NAME = "SlurmOperatorMaint-gpu"
 
@@ -65,12 +65,12 @@ def scheduled(duration: str) -> NodeSet:
 
 
 class Clerk:
-    """Lets passes keep the reservation, one after the other."""
+    """Lets reconciles keep the reservation, one after the other."""
 
     def __init__(self, hands: Hands, connection: Connection) -> None:
         self._hands = hands
         self._connection = connection
-        self._records = Records(hands.errands, Asking(hands.errands))
+        self._records = Records(hands.background, SlurmQuestions(hands.background))
         self.up_since = -math.inf
         """Since when slurmctld is up, by the time of the loop."""
         self._work = work(connection, self._look(scheduled("1h")))
@@ -80,16 +80,16 @@ class Clerk:
         view = dataclasses.replace(self._connection.view, up_since=self.up_since)
         return observe(pod(0), nodeset=nodeset, view=view, now=now, wall=datetime.now(UTC), since=0.0)
 
-    async def passes(self, nodeset: NodeSet) -> list[str]:
-        """Let one pass do what it plans, wait until that is listed; return the troubles it has to tell."""
+    async def reconcile(self, nodeset: NodeSet) -> list[str]:
+        """Let one reconcile do what it plans, wait until that is listed; return the problems it reports."""
         decided = plan(seen := self._look(nodeset))
-        at_hand = dataclasses.replace(self._work, seen=seen, plan=decided, outcome=Outcome())
+        at_hand = dataclasses.replace(self._work, seen=seen, plan=decided, outcome=ReconcileOutcome())
         self._records.recall(at_hand)
         for action in decided.actions:
             if isinstance(action, WriteReservation):
                 self._records.write_reservation(at_hand, action)
-        await eventually(lambda: not self._hands.under_way(), "the errand is over")
-        await self.listed(at_hand.memory.booked)
+        await eventually(lambda: not self._hands.under_way(), "the background task is over")
+        await self.listed(at_hand.state.reservation.written_at)
         return [one.reason for one in at_hand.outcome.troubles]
 
     async def listed(self, after: float) -> None:
@@ -98,7 +98,7 @@ class Clerk:
         def newer() -> bool:
             # More than once: a list that took long is not asked for again at once.
             self._connection.watch.wake(reservations=True)
-            return (self._connection.view.reservations_taken or 0.0) > after
+            return (self._connection.view.reservations_listed_at or 0.0) > after
 
         await eventually(newer, "a newer list")
 
@@ -118,24 +118,24 @@ async def test_a_reservation_that_slurm_lists_otherwise_is_written_again_once(
 
     async with connected(stubborn) as connection:
         clerk = Clerk(hands, connection)
-        assert await clerk.passes(hour) == []
-        assert await clerk.passes(hour) == []
+        assert await clerk.reconcile(hour) == []
+        assert await clerk.reconcile(hour) == []
         assert written() == 2
         for _ in range(3):
-            assert await clerk.passes(hour) == ["ReservationFailed"]
+            assert await clerk.reconcile(hour) == ["ReservationFailed"]
             await clerk.changed()
         assert written() == 2
         clerk.up_since = asyncio.get_running_loop().time()
-        assert await clerk.passes(hour) == []
+        assert await clerk.reconcile(hour) == []
         assert written() == 3, "another slurmctld"
-        assert await clerk.passes(hour) == ["ReservationFailed"]
-        assert await clerk.passes(hours) == []
+        assert await clerk.reconcile(hour) == ["ReservationFailed"]
+        assert await clerk.reconcile(hours) == []
         assert written() == 4, "another wish"
-        assert await clerk.passes(hours) == ["ReservationFailed"]
+        assert await clerk.reconcile(hours) == ["ReservationFailed"]
         stubborn.reservations.change(NAME, flags=["IGNORE_JOBS", "MAINT", "SPEC_NODES"])
         await clerk.changed()
-        assert await clerk.passes(hours) == [], "somebody has mended it"
+        assert await clerk.reconcile(hours) == [], "a user has fixed it"
         stubborn.reservations.change(NAME, flags=["MAINT"])
         await clerk.changed()
-        assert await clerk.passes(hours) == []
+        assert await clerk.reconcile(hours) == []
         assert written() == 5, "somebody has undone that"

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import NodeSet
-from tests.integration.charts.account import operator_kubeconfig
-from tests.integration.programs.running import LOOPBACK_FLAGS, MANAGER, Process, eventually
+from tests.support.charts.chart_accounts import operator_kubeconfig
+from tests.support.processes import LOOPBACK_FLAGS, MANAGER, Process, eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kubebox import Box
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.controllers.workload.stage import Operator
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.controllers.workload_namespace import Operator
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 
-async def quiet(stage: Stage, operator: Operator, looks: int = 20) -> None:
+async def quiet(stage: Stage, operator: Operator, rounds: int = 20) -> None:
     """Wait until nothing has been written for a while, and looking again writes nothing."""
     calm, last = 0, -1
 
@@ -29,9 +29,9 @@ async def quiet(stage: Stage, operator: Operator, looks: int = 20) -> None:
         nonlocal calm, last
         now = len(operator.writes)
         calm, last = (calm + 1 if now == last else 0), now
-        if calm < looks:
+        if calm < rounds:
             return False
-        await stage.look_again(operator)
+        await stage.reconcile_again(operator)
         calm = 0
         return len(operator.writes) == now
 
@@ -53,7 +53,7 @@ async def test_at_rest_nothing_is_written(stage: Stage, hostile: HostileSlurmres
     await quiet(stage, operator)
     before, told = [*operator.writes], len(hostile.seen("POST nodes"))
     for _ in range(20):
-        await stage.look_again(operator)
+        await stage.reconcile_again(operator)
         await asyncio.sleep(0)
     assert operator.writes == before
     assert len(hostile.seen("POST nodes")) == told

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.models import ControllerRevision, Pod
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import RemovalCause
+from slurm_operator.kube.models.kinds import ControllerRevision, Pod
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
+    from tests.support.controllers.nodeset_namespace import Stage
 
 HASH = "controller.kubernetes.io/hash"
 ON_DELETE = {"type": "OnDelete"}
@@ -55,7 +57,7 @@ async def test_a_rolling_update_is_held_without_slurm(stage: Stage) -> None:
     await stage.ready()
     await stage.nodeset(replicas=4, **features(2))
     progressing = await stage.says(NodeSet, "blue", "NoConnection", "Progressing")
-    assert "1 pods have to go: Update" in progressing.message
+    assert messages.removing_for(RemovalCause.UPDATE, 1) in progressing.message
     await stage.until(
         lambda pods: sum(bool(pod.condition("SlurmSafeToDelete")) for pod in pods.values()) == 1,
         "one pod, a quarter of four, waits",
@@ -69,7 +71,7 @@ async def test_a_rolling_update_is_held_without_slurm(stage: Stage) -> None:
 
 
 async def test_workers_that_never_ran_are_updated_without_slurm(stage: Stage) -> None:
-    """Workers that no machine took are replaced at once, since nothing can run in them."""
+    """Workers that no Kubernetes node took are replaced at once, since nothing can run in them."""
     nowhere = {"spec": {"nodeSelector": {"no": "such"}}}
     await stage.operator()
     await stage.nodeset(replicas=2, template=nowhere)

@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import NodeSet
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.models import Pod
-from tests.integration.programs.running import eventually
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.models.kinds import Pod
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 INDEX = "nodeset.slinky.slurm.net/pod-index"
 CORDON = "nodeset.slinky.slurm.net/pod-cordon"
@@ -59,7 +62,7 @@ async def test_without_slurm_nobody_goes(stage: Stage) -> None:
     await stage.ready()
     await stage.scale(1)
     progressing = await stage.says(NodeSet, "blue", "NoConnection", "Progressing")
-    assert "2 wait: 2 NoConnection" in progressing.message
+    assert messages.waiting({Reason.NO_CONNECTION: 2}) in progressing.message
     degraded = await stage.says(NodeSet, "blue", "NoConnection", "Degraded")
     assert degraded.status == "True"
     pods = await stage.until(
@@ -127,8 +130,7 @@ async def test_a_name_that_is_taken_is_a_trouble_with_a_name(stage: Stage) -> No
     await stage.operator()
     await stage.nodeset(replicas=2)
     found = await stage.says(NodeSet, "blue", "NameTaken", "Degraded")
-    assert "'blue-0'" in found.message
-    assert "delete that pod" in found.message
+    assert found.message == write_messages.name_taken("blue-0", "")
     await stage.until_pods("blue-1")
     await stage.client.patch(
         Pod, "blue-0", stage.namespace, {"metadata": {"labels": {"mine": "yes"}}}, type=PatchType.MERGE

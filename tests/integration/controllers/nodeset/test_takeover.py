@@ -1,4 +1,4 @@
-"""Workers that the Go operator made, taken over while they run."""
+"""Workers that Slinky slurm-operator created, migrated while they run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from slurm_operator.api import Controller, NodeSet, RestApi, wellknown
-from slurm_operator.kube.models import (
+from slurm_operator.kube.models.kinds import (
     ConfigMap,
     ControllerRevision,
     PersistentVolumeClaim,
@@ -19,15 +19,15 @@ from slurm_operator.kube.models import (
     Secret,
     Service,
 )
-from slurm_operator.objects import nodefit
+from slurm_operator.objects import node_fit
 from tests.fixtures.golden import CASES
 from tests.fixtures.slinky_releases import LEFT_BEHIND
 from tests.integration.controllers.nodeset.test_rest import quiet
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.meta import Object
-    from tests.integration.controllers.nodeset.machines import Machines
-    from tests.integration.controllers.nodeset.stage import Stage
+    from slurm_operator.kube.models.meta import Object
+    from tests.support.controllers.kubernetes_nodes import NodePool
+    from tests.support.controllers.nodeset_namespace import Stage
 
 KINDS: dict[str, type[Object]] = {
     kind.RESOURCE.kind: kind
@@ -41,7 +41,7 @@ _SERVER_SIDE = ("uid", "resourceVersion", "creationTimestamp", "generation", "ma
 _MACHINE = "kwok-00001"
 
 
-class Takeover:
+class Migration:
     """One recorded case, made as the Go operator left it."""
 
     def __init__(self, stage: Stage, name: str) -> None:
@@ -116,36 +116,36 @@ class Takeover:
     ids=lambda value: value if isinstance(value, str) else ("status" if value else "no status"),
 )
 async def test_no_worker_notices_the_takeover(
-    stage: Stage, machines: Machines, name: str, *, reported: bool
+    stage: Stage, node_pool: NodePool, name: str, *, reported: bool
 ) -> None:
     """Every worker runs on, is protected by one patch, is of the newest revision, and little is written."""
     for node in (_MACHINE, "kwok-00003"):
-        await machines.add(node)
+        await node_pool.add(node)
     await stage.delete(Controller, "slurm")
-    takeover = Takeover(stage, name)
-    before = await takeover.make()
+    migration = Migration(stage, name)
+    before = await migration.make()
     if reported:
-        await takeover.report()
+        await migration.report()
     operator = await stage.operator()
-    for nodeset in takeover.nodesets:
+    for nodeset in migration.nodesets:
         await stage.ready(nodeset)
     await quiet(stage, operator)
     after = (await stage.client.list_all(Pod, stage.namespace)).items
     assert {pod.metadata.name: pod.metadata.uid for pod in after} == before
     assert not any(pod.deleting for pod in after)
-    status = await stage.status(takeover.nodesets[0])
+    status = await stage.status(migration.nodesets[0])
     assert status.updated_replicas == status.replicas
     revisions = {one.metadata.name for one in await stage.revisions()}
-    assert revisions == takeover.case.made_names("ControllerRevision")
+    assert revisions == migration.case.made_names("ControllerRevision")
     writes = Counter(operator.writes)
     touched = {write: count for write, count in writes.items() if write.endswith((" pods", "claims"))}
     assert touched == {"patch pods": len(after)}
     assert all(pod.metadata.labels.get(wellknown.LABEL_POD_PROTECT) == "true" for pod in after)
-    assert all(nodefit.overdue_tolerations(pod) is None for pod in after)
-    assert writes["patch controllerrevisions"] == len(takeover.nodesets)
-    # What they share gets its new field manager once; a second write takes over what `manager` had set.
-    assert writes["apply services"] <= 2 * len(takeover.nodesets)
+    assert all(node_fit.overdue_tolerations(pod) is None for pod in after)
+    assert writes["patch controllerrevisions"] == len(migration.nodesets)
+    # What they share gets its new field manager once; a second write adopts what `manager` had set.
+    assert writes["apply services"] <= 2 * len(migration.nodesets)
     told = sum(writes.values())
     for _ in range(3):
-        await stage.look_again(operator)
+        await stage.reconcile_again(operator)
     assert len(operator.writes) == told

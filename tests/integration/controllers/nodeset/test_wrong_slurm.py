@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller, wellknown
-from slurm_operator.slurm.clients import ConnectionKey
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.rest.connections import ConnectionKey
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.stage import Stage
-    from tests.integration.slurm.hostile import HostileSlurmrestd
+    from tests.support.controllers.nodeset_namespace import Stage
+    from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 
 @pytest.mark.usefixtures("slurm_cluster")
@@ -31,7 +31,7 @@ async def test_a_scale_in_touches_neither_slurm_nor_pods(stage: Stage, hostile: 
         return told is not None and told.reason == "ClusterNameMismatch"
 
     await eventually(held, "the pod says what it waits for")
-    await stage.look_again(operator)
+    await stage.reconcile_again(operator)
     assert {*await stage.pods()} == {"blue-0", "blue-1"}
     assert [seen.method for seen in hostile.log if seen.method != "GET"] == []
     hostile.cluster = f"{stage.namespace}_slurm"

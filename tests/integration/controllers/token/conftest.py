@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.controllers.token.operating import User
+from tests.support.controllers.token_operator import User
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.client.client import Client
 
 
 @pytest.fixture

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.models import Secret
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.models.kinds import Secret
 from slurm_operator.objects.labels import recommended
-from slurm_operator.slurm.token import signed_by
-from tests.integration.controllers.token.operating import KEY, KEY_NAME, User, operating
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.web_token import signed_by
+from tests.support.controllers.token_operator import KEY, KEY_NAME, User, operating
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 NAME = "alice-jwt-alice"
 

@@ -1,4 +1,4 @@
-"""Whose Secret it is: those of others, of another Token, of the Go operator, and of nobody any more."""
+"""Whose Secret it is: those of others, of another Token, of Slinky slurm-operator, and of nobody any more."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pytest
 
 from slurm_operator.api import Token
 from slurm_operator.api.wellknown import LABEL_TOKEN_SECRET
-from slurm_operator.kube.client import Client, PatchType
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import Secret
-from slurm_operator.kube.references import Owner
-from slurm_operator.slurm.token import mint, signed_by
-from tests.integration.charts.account import operator_kubeconfig
-from tests.integration.controllers.token.operating import KEY, KEY_NAME, Clock, User, operating
-from tests.integration.programs.running import await_kinds, eventually, install_crds
+from slurm_operator.kube.cache.referenced_objects import Referrer
+from slurm_operator.kube.client.client import Client, PatchType
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Secret
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.slurm.web_token import mint, signed_by
+from tests.support.charts.chart_accounts import operator_kubeconfig
+from tests.support.controllers.token_operator import KEY, KEY_NAME, Clock, User, operating
+from tests.support.processes import await_kinds, eventually, install_crds
 
 if TYPE_CHECKING:
     from kubebox import Box
     from kubebox.pytest_plugin import BoxFactory
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 NAME = "alice-jwt-alice"
 
@@ -41,8 +41,8 @@ async def test_a_secret_of_somebody_else(config: ClientConfig, user: User) -> No
     await user.put_token()
     async with operating(config, user.namespace) as operator:
         await user.until("SecretConflict")
-        assert "left alone" in await user.message()
-        await operator.look_again("alice", namespace=user.namespace)
+        assert f"Secret {NAME!r} " in await user.message()
+        await operator.reconcile_again("alice", namespace=user.namespace)
         assert await user.secret() == foreign
         assert operator.writes == ["apply tokens/status"]
         await user.client.delete(Secret, NAME, user.namespace)
@@ -87,7 +87,7 @@ async def test_two_tokens_one_secret(config: ClientConfig, user: User) -> None:
         assert "Token 'adam'" in await user.message("zoe")
         assert (await user.claims("shared", "TOKEN")).user == "adam"
         await user.client.delete(Token, "adam", user.namespace)
-        adam = Owner("token", Key(user.namespace, "adam"))
+        adam = Referrer("token", Key(user.namespace, "adam"))
         await eventually(lambda: not operator.references.wanted(adam), "the operator knows")
         # What the garbage collector does, which this API server has not.
         await user.client.delete(Secret, "shared", user.namespace)
@@ -96,7 +96,7 @@ async def test_two_tokens_one_secret(config: ClientConfig, user: User) -> None:
 
 
 async def made_by_go(user: User, key: Secret, value: str, *, immutable: bool) -> Secret:
-    """Create the Secret as the Go operator does: with an update, owned by the Secret with the key."""
+    """Create the Secret as Slinky slurm-operator does: with an update, owned by the Secret with the key."""
     owner = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -116,7 +116,7 @@ async def made_by_go(user: User, key: Secret, value: str, *, immutable: bool) ->
 
 @pytest.mark.parametrize("refresh", [True, False])
 async def test_a_secret_of_the_go_operator(config: ClientConfig, user: User, refresh: bool) -> None:  # noqa: FBT001 - pytest's
-    """A Secret of the Go operator is taken over with its token: the Token owns it instead of the key."""
+    """A Secret of Slinky is adopted with its token: the Token owns it instead of the key."""
     key = await user.put_key()
     value = mint(KEY, "alice", (await user.put_token(refresh=refresh)).lifetime(), Clock()())
     former = await made_by_go(user, key, value, immutable=not refresh)
@@ -129,12 +129,12 @@ async def test_a_secret_of_the_go_operator(config: ClientConfig, user: User, ref
         assert await user.value() == value
         assert [owner.uid for owner in secret.metadata.owner_references] == [token.metadata.uid]
         assert secret.metadata.labels[LABEL_TOKEN_SECRET] == "true"
-        # What the Go operator alone had set goes where the server lets it.
+        # What Slinky slurm-operator alone had set goes where the server lets it.
         assert ("old" in secret.metadata.labels) is not refresh
         await eventually(lambda: operator.rests("alice", namespace=user.namespace), "nothing is written")
     async with operating(config, user.namespace) as again:
         await eventually(again.references_wanted, "the Token was looked at")
-        await again.look_again("alice", namespace=user.namespace)
+        await again.reconcile_again("alice", namespace=user.namespace)
         assert again.writes == []
 
 
@@ -173,7 +173,7 @@ async def edit(user: User, **metadata: Any) -> None:
 
 
 async def test_after_the_take_over_it_is_renewed(config: ClientConfig, user: User) -> None:
-    """A Secret that was taken over is renewed like any other."""
+    """A Secret that was adopted is renewed like any other."""
     key = await user.put_key()
     token = await user.put_token()
     await made_by_go(user, key, mint(KEY, "alice", token.lifetime(), Clock()()), immutable=False)
@@ -225,7 +225,7 @@ async def test_a_write_that_is_refused(config: ClientConfig, kube_box: Box, user
         await user.put_token()
         async with operating(config, user.namespace):
             await user.until("SecretWriteFailed")
-            assert "'alice-jwt-alice' could not be written" in await user.message()
+            assert "'alice-jwt-alice'" in await user.message()
             kube_box.kubectl("delete", "-f", "-", stdin=json.dumps(policy))
             await user.until("Issued")
         assert ("Warning", "CreateFailed", "Create") in await user.events()
@@ -278,6 +278,23 @@ async def test_a_deleted_token_takes_its_secret_along(kube_box_factory: BoxFacto
 
         await eventually(gone, "the Secret is gone")
         assert await user.secret(KEY_NAME) is not None
+
+
+async def test_nothing_is_issued_for_a_token_that_is_gone(config: ClientConfig, user: User) -> None:
+    """While the cache still has a deleted Token, its Secret is not created again."""
+    await user.put_key()
+    async with operating(config, user.namespace) as operator:
+        gone = await user.put_token()
+        await user.until("Issued")
+        await user.client.delete(Token, "alice", user.namespace)
+        store = operator.manager.informer(Token).store
+        await eventually(lambda: gone.key not in store, "the deletion arrives")
+        await user.client.delete(Secret, NAME, user.namespace)
+        before = [*operator.writes]
+        store.put(gone)
+        assert await operator.tokens.reconcile(gone.key) is None
+        assert operator.writes == before
+        assert await user.secret() is None
 
 
 async def test_no_token_is_told(config: ClientConfig, user: User, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.slurm.errors import SlurmError, TokenRefused
-from slurm_operator.slurm.rest import RestClient
-from slurm_operator.slurm.token import FixedToken, signed_by
-from tests.integration.controllers.token.operating import User, operating
-from tests.integration.programs.running import eventually
+from slurm_operator.slurm.rest.client import RestClient
+from slurm_operator.slurm.web_token import FixedToken, signed_by
+from tests.support.controllers.token_operator import User, operating
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory
     from kubebox.slurm import SlurmBox
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.config import ClientConfig
 
 
 @pytest.mark.parametrize("fixture", ["slurm_box", "slurm_box_24"])

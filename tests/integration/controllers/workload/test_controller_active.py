@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller
-from slurm_operator.controllers.workload.models import StatefulSet
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.models import Pod
-from slurm_operator.slurm.clients import ConnectionKey, Target
-from slurm_operator.slurm.token import FixedToken
-from slurm_operator.slurm.watch import WatchTiming
-from tests.integration.controllers.workload.claims import shared_claim
-from tests.integration.programs.running import eventually
-from tests.integration.slurm.hostile import HostileSlurmrestd, ping
+from slurm_operator.controllers.workload.decide.read_models import StatefulSetDetails
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.slurm.rest.connections import ConnectionKey, ConnectionTarget
+from slurm_operator.slurm.watch.watcher import WatchTiming
+from slurm_operator.slurm.web_token import FixedToken
+from tests.support.controllers.volumes import shared_claim
+from tests.support.processes import eventually
+from tests.support.slurm.hostile_server import HostileSlurmrestd, ping
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory
-    from tests.integration.controllers.workload.stage import Operator, Stage
+    from tests.support.controllers.workload_namespace import Operator, Stage
 
 ACTIVE = "controller.slinky.slurm.net/active"
 QUICK = WatchTiming(rest=0.1, busy=0.1, ping=0.1, failure_base=0.1)
@@ -70,7 +70,7 @@ async def replace_pod(stage: Stage, name: str) -> None:
 def connect(operator: Operator, stage: Stage, server: HostileSlurmrestd) -> ConnectionKey:
     key = ConnectionKey("Controller", stage.namespace, "slurm")
     server.token = TOKEN
-    operator.wiring.connections.set(key, Target(server.url, "x", FixedToken(TOKEN)), QUICK)
+    operator.wiring.connections.set(key, ConnectionTarget(server.url, "x", FixedToken(TOKEN)), QUICK)
     return key
 
 
@@ -106,15 +106,15 @@ async def test_difference_6_service_is_never_emptied(stage: Stage, hostile: Host
     await eventually(
         lambda: not any(one.responding for one in connection.view.controllers), "the operator knows"
     )
-    await operator.look_again(3)
+    await operator.reconcile_again(3)
     assert await active(stage) == ["slurm-controller-1"]
     operator.wiring.connections.remove(key)
-    await operator.look_again(3)
+    await operator.reconcile_again(3)
     assert await active(stage) == ["slurm-controller-1"]
 
 
 async def test_difference_6_no_operator_empties_no_service(stage: Stage) -> None:
-    """The active pod that is made anew while no operator runs is found; a standby loses the label later."""
+    """The active pod that is recreated while no operator runs is found; a standby loses the label later."""
     async with stage.for_a_while():
         await two_slurmctlds(stage)
         await leads_to(stage, "slurm-controller-0")
@@ -153,7 +153,7 @@ async def test_difference_6_label_follows_a_real_failover(
     operator = await high_availability(stage)
     await leads_to(stage, hosts[0])
     key = ConnectionKey("Controller", stage.namespace, "slurm")
-    operator.wiring.connections.set(key, Target(box.url, "x", FixedToken(box.token())))
+    operator.wiring.connections.set(key, ConnectionTarget(box.url, "x", FixedToken(box.token())))
     connection = operator.wiring.connections.get(key)
     assert connection is not None
     await eventually(lambda: len(connection.view.controllers) == 2, "both slurmctlds are known")
@@ -188,8 +188,8 @@ async def test_claim_that_cannot_be_shared(stage: Stage) -> None:
         ha={"enabled": True, "backups": 1}, persistence={"enabled": True, "existingClaim": "state"}
     )
     missing = await stage.says(Controller, "slurm", "MissingReference")
-    assert "PersistentVolumeClaim 'state' does not exist" in missing.message
-    await stage.delete(StatefulSet, "slurm-controller")
+    assert "PersistentVolumeClaim 'state' " in missing.message
+    await stage.delete(StatefulSetDetails, "slurm-controller")
     await shared_claim(stage, "state", "ReadWriteOnce")
     refused = await stage.says(Controller, "slurm", "InvalidSpec")
     assert "ReadWriteMany" in refused.message

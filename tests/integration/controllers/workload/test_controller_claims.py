@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import Controller
-from slurm_operator.controllers.workload.models import Claim, StatefulSet, StorageClass
-from tests.integration.controllers.workload.claims import storage_class, volume
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.workload.decide.read_models import (
+    StatefulSetDetails,
+    StorageClass,
+    VolumeClaim,
+)
+from tests.support.controllers.volumes import storage_class, volume
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.workload.stage import Operator, Stage
+    from tests.support.controllers.workload_namespace import Operator, Stage
 
 CLAIM = "statesave-slurm-controller-0"
 
@@ -27,7 +31,7 @@ async def with_volume(stage: Stage, *, grows: bool) -> Operator:
 
 
 async def requested(stage: Stage) -> str:
-    return (await stage.there(Claim, CLAIM)).requested
+    return (await stage.there(VolumeClaim, CLAIM)).requested
 
 
 async def ask_for(stage: Stage, storage: str) -> None:
@@ -40,9 +44,9 @@ async def test_difference_7_default_claim(stage: Stage) -> None:
     await stage.operator()
     await stage.keys()
     await stage.controller(persistence={"enabled": True})
-    await eventually(lambda: stage.get(StatefulSet, "slurm-controller"), "the StatefulSet is made")
-    await eventually(lambda: stage.get(Claim, CLAIM), "its claim is made")
-    claim = await stage.there(Claim, CLAIM)
+    await eventually(lambda: stage.get(StatefulSetDetails, "slurm-controller"), "the StatefulSet is made")
+    await eventually(lambda: stage.get(VolumeClaim, CLAIM), "its claim is made")
+    claim = await stage.there(VolumeClaim, CLAIM)
     assert (claim.requested, claim.spec.access_modes) == ("4Gi", ("ReadWriteOnce",))
 
 
@@ -53,7 +57,7 @@ async def test_difference_7_claim_grows(stage: Stage) -> None:
     await eventually(lambda: _is(stage, "20Gi"), "the claim asks for more")
     await stage.says(Controller, "slurm", "AsExpected", "Degraded")
     await stage.says(Controller, "slurm", "Available")
-    found = await stage.there(StatefulSet, "slurm-controller")
+    found = await stage.there(StatefulSetDetails, "slurm-controller")
     assert found.metadata.generation == 1
     await eventually(operator.rests, "nothing is left to write")
 
@@ -73,7 +77,7 @@ async def test_difference_7_claim_that_cannot_grow(stage: Stage) -> None:
     await eventually(operator.rests, "nothing is left to write")
     assert await requested(stage) == "4Gi"
     await stage.patch(StorageClass, f"{stage.namespace}-fixed", {"allowVolumeExpansion": True})
-    await operator.look_again()
+    await operator.reconcile_again()
     await eventually(lambda: _is(stage, "20Gi"), "the claim asks for more")
     await stage.says(Controller, "slurm", "AsExpected", "Degraded")
 
@@ -83,7 +87,7 @@ async def test_difference_7_claim_that_cannot_be_changed(stage: Stage) -> None:
     await with_volume(stage, grows=True)
     await ask_for(stage, "1Gi")
     said = await stage.says(Controller, "slurm", "ImmutableField", "Degraded")
-    assert "a claim cannot shrink" in said.message
+    assert "spec.persistence.resources: " in said.message
     await stage.patch(Controller, "slurm", {"spec": {"extraConf": "SlurmctldDebug=debug"}})
     await stage.says(Controller, "slurm", "Restart", "Configured")
     await stage.says(Controller, "slurm", "Available")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import Controller
-from slurm_operator.controllers.workload.models import ServiceMonitor
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.models import CustomResourceDefinition
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.workload.decide.read_models import MonitorObject
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.models.kinds import CustomResourceDefinition
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from slurm_operator.kube.config import ClientConfig
-    from tests.integration.controllers.workload.stage import Stage
+    from slurm_operator.kube.client.config import ClientConfig
+    from tests.support.controllers.workload_namespace import Stage
 
 NAME = "servicemonitors.monitoring.coreos.com"
 METRICS = {"enabled": True, "serviceMonitor": {"enabled": True, "interval": "30s"}}
@@ -64,28 +64,28 @@ async def test_kind_appears_later(stage: Stage) -> None:
     await stage.says(Controller, "slurm", "Available")
     await stage.client.create(CustomResourceDefinition, DEFINITION)
     await eventually(lambda: _there(stage), "the ServiceMonitor is made")
-    await stage.patch(ServiceMonitor, "slurm-controller", {"spec": {"endpoints": []}})
+    await stage.patch(MonitorObject, "slurm-controller", {"spec": {"endpoints": []}})
     await eventually(lambda: _scrapes(stage), "an edit is undone")
-    await stage.delete(ServiceMonitor, "slurm-controller")
+    await stage.delete(MonitorObject, "slurm-controller")
     await eventually(lambda: _scrapes(stage), "it is made again")
     await eventually(operator.rests, "nothing is left to write")
     await stage.patch(Controller, "slurm", {"spec": {"metrics": {"serviceMonitor": {"enabled": False}}}})
     await eventually(lambda: _gone(stage), "switched off, it is removed")
     await stage.says(Controller, "slurm", "Available")
     await stage.client.delete(CustomResourceDefinition, NAME)
-    await operator.look_again(2)
+    await operator.reconcile_again(2)
     await stage.says(Controller, "slurm", "Available")
 
 
 async def _there(stage: Stage) -> bool:
-    return await stage.get(ServiceMonitor, "slurm-controller") is not None
+    return await stage.get(MonitorObject, "slurm-controller") is not None
 
 
 async def _gone(stage: Stage) -> bool:
-    return await stage.get(ServiceMonitor, "slurm-controller") is None
+    return await stage.get(MonitorObject, "slurm-controller") is None
 
 
 async def _scrapes(stage: Stage) -> bool:
     return await _there(stage) and bool(
-        (await stage.raw(ServiceMonitor, "slurm-controller"))["spec"]["endpoints"]
+        (await stage.raw(MonitorObject, "slurm-controller"))["spec"]["endpoints"]
     )

@@ -7,7 +7,7 @@ import copy
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
-from slurm_operator.kube.models import ConfigMap, Secret
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
 from tests.fixtures.golden import CASES, Case
 from tests.integration.controllers.workload.test_takeover import (
     all_run,
@@ -16,10 +16,10 @@ from tests.integration.controllers.workload.test_takeover import (
     taken_over,
     templates,
 )
-from tests.integration.programs.running import eventually
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 PASSWORD = "two words#1"  # noqa: S105 - of a database that does not exist
 PORT = 7000

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from slurm_operator.api import Accounting, Controller
-from slurm_operator.kube.models import ConfigMap, Secret
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kubebox.pytest_plugin import SlurmBoxFactory
     from kubebox.slurm import SlurmBox
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 # What a test machine lends nobody, said as a user would say it: in the custom resources.
 EXTRA = """\

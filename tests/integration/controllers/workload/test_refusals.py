@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import Controller
-from slurm_operator.kube.models import Service
-from tests.integration.controllers.denial import Denial
-from tests.integration.programs.running import eventually
+from slurm_operator.kube.models.kinds import Service
+from tests.support.controllers.refusing_policy import Denial
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 
 async def test_a_change_and_a_deletion_that_are_refused_are_told(stage: Stage) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from slurm_operator.api import Accounting, Controller, LoginSet, RestApi, wellknown
-from slurm_operator.controllers.workload.models import Deployment, StatefulSet
-from slurm_operator.kube.models import ConfigMap, Secret
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails, StatefulSetDetails
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
 from tests.fixtures.slinky_releases import LEFT_BEHIND
 from tests.integration.controllers.workload.test_takeover import (
     all_run,
@@ -17,12 +17,12 @@ from tests.integration.controllers.workload.test_takeover import (
     templates,
     workloads,
 )
-from tests.integration.objects.comparison import differences
-from tests.integration.programs.running import eventually
+from tests.support.processes import eventually
+from tests.support.rendering_comparison import differences
 
 if TYPE_CHECKING:
     from tests.fixtures.golden import Case
-    from tests.integration.controllers.workload.stage import Operator, Stage
+    from tests.support.controllers.workload_namespace import Operator, Stage
 
 IMAGE = "registry.invalid/slurm:new"
 SLURMCTLD = "StatefulSet slurm-controller"
@@ -94,7 +94,7 @@ async def test_a_migration_restarts_no_daemon(stage: Stage, case: Case) -> None:
     await stage.patch(Controller, "slurm", {"spec": {"slurmctld": {"image": IMAGE}}})
 
     async def updated() -> bool:
-        found = await stage.get(StatefulSet, "slurm-controller")
+        found = await stage.get(StatefulSetDetails, "slurm-controller")
         return found is not None and found.spec.service_name == "slurm-controller-internal"
 
     await eventually(updated, "the StatefulSet has its new Service")
@@ -112,7 +112,7 @@ async def test_a_migration_restarts_no_daemon(stage: Stage, case: Case) -> None:
     await stage.delete(RestApi, "slurm")
 
     async def gone() -> bool:
-        return await stage.get(Deployment, "slurm-restapi") is None
+        return await stage.get(DeploymentDetails, "slurm-restapi") is None
 
     await eventually(gone, "what belongs to a deleted object goes with it")
-    assert await stage.get(StatefulSet, "slurm-controller") is not None
+    assert await stage.get(StatefulSetDetails, "slurm-controller") is not None

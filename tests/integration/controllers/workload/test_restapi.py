@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import Accounting, Controller, LoginSet, RestApi
-from slurm_operator.controllers.workload.models import Deployment
-from slurm_operator.kube.models import Secret, Service
-from tests.integration.controllers.workload.whole import make_whole_cluster
-from tests.integration.programs.running import eventually
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails
+from slurm_operator.kube.models.kinds import Secret, Service
+from tests.support.controllers.whole_cluster import make_whole_cluster
+from tests.support.processes import eventually
 
 if TYPE_CHECKING:
     from kubebox import Box
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 
 async def test_from_nothing_to_ready(stage: Stage) -> None:
@@ -26,7 +26,7 @@ async def test_from_nothing_to_ready(stage: Stage) -> None:
     assert "'slurm'" in missing.message
     assert "spec.controllerRef" in missing.message
     assert await stage.get(Service, "slurm-restapi") is not None
-    assert await stage.get(Deployment, "slurm-restapi") is None
+    assert await stage.get(DeploymentDetails, "slurm-restapi") is None
     await stage.controller()
 
     async def names_the_key() -> bool:
@@ -60,7 +60,7 @@ async def test_pods_that_cannot_run(stage: Stage) -> None:
     await stage.controller()
     await stage.restapi(template={"spec": {"nodeSelector": {"example.com/none": "x"}}})
     failing = await stage.says(RestApi, "slurm", "PodsFailing")
-    assert "no node can take it" in failing.message
+    assert "Pod 'slurm-restapi-" in failing.message
     assert (await stage.says(RestApi, "slurm", "PodsFailing", "Degraded")).status == "True"
     await stage.restapi(template={"spec": {}})
     await stage.says(RestApi, "slurm", "Available")
@@ -92,7 +92,7 @@ async def test_difference_9_kubectl_wait(stage: Stage, slinky_box: Box) -> None:
         assert said["Degraded"] == ("False", "AsExpected")
     await stage.patch(RestApi, "slurm", {"spec": {"replicas": 3}})
     await asyncio.to_thread(kubectl, *wait, "restapi/slurm")
-    assert (await stage.there(Deployment, "slurm-restapi")).status.available_replicas == 3
+    assert (await stage.there(DeploymentDetails, "slurm-restapi")).status.available_replicas == 3
     for one in everything:
         shown = (await asyncio.to_thread(kubectl, "get", one, "--no-headers", "-o", "wide")).split()
         assert "True" in shown
@@ -106,20 +106,20 @@ async def test_key_that_goes_or_changes(stage: Stage) -> None:
     await stage.controller()
     await stage.restapi()
     await stage.says(RestApi, "slurm", "Available")
-    before = await stage.there(Deployment, "slurm-restapi")
+    before = await stage.there(DeploymentDetails, "slurm-restapi")
     await stage.delete(Secret, "keys")
     gone = await stage.says(RestApi, "slurm", "MissingReference")
-    assert "Meanwhile slurmrestd runs on" in gone.message
+    assert "Meanwhile slurmrestd " in gone.message
     await stage.keys()
     await stage.says(RestApi, "slurm", "Available")
-    same = await stage.there(Deployment, "slurm-restapi")
+    same = await stage.there(DeploymentDetails, "slurm-restapi")
     assert same.metadata.generation == before.metadata.generation
     await stage.keys(slurm="another")
     said = await stage.says(RestApi, "slurm", "Restart", "Configured")
     assert "Secret 'keys'" in said.message
 
     async def replaced() -> bool:
-        after = await stage.there(Deployment, "slurm-restapi")
+        after = await stage.there(DeploymentDetails, "slurm-restapi")
         return after.metadata.generation == before.metadata.generation + 1
 
     # It is announced before it is done.

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import RestApi
 from slurm_operator.controllers import restapi
-from slurm_operator.kube.config import load_config
-from slurm_operator.kube.models import Service
-from tests.integration.controllers.workload.stage import running
-from tests.integration.programs.accounts import kubeconfig_with_token, service_account
+from slurm_operator.kube.client.config import load_config
+from slurm_operator.kube.models.kinds import Service
+from tests.support.controllers.workload_namespace import running
+from tests.support.service_accounts import kubeconfig_with_token, service_account
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from kubebox import Box
-    from tests.integration.controllers.workload.stage import Stage
+    from tests.support.controllers.workload_namespace import Stage
 
 KINDS = ("controllers", "accountings", "restapis")
 
@@ -50,8 +50,8 @@ async def test_rights_that_come_one_by_one(stage: Stage, slinky_box: Box, tmp_pa
         grant("keys", "--verb=list,watch", "--resource=secrets", "--resource-name=keys")
         refused = await stage.says(RestApi, "slurm", "ApplyFailed")
         assert refused.status == "False"
-        assert "Service 'slurm-restapi' could not be created" in refused.message
-        assert "Deployment 'slurm-restapi' could not be created" in refused.message
+        assert "create Service 'slurm-restapi'" in refused.message
+        assert "create Deployment 'slurm-restapi'" in refused.message
         grant("writes", "--verb=create,patch", "--resource=services", "--resource=deployments.apps")
         await stage.says(RestApi, "slurm", "Available")
     kinds = {(kind, reason) for kind, type_, reason, _ in await stage.events() if type_ == "Warning"}

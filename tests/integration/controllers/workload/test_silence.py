@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
 from slurm_operator.process import CONTROLLERS
-from tests.integration.charts.account import USER, operator_kubeconfig
-from tests.integration.controllers.workload.stage import Stage, running
-from tests.integration.controllers.workload.whole import make_whole_cluster
-from tests.integration.programs.running import await_kinds, eventually, install_crds
+from tests.support.charts.chart_accounts import USER, operator_kubeconfig
+from tests.support.controllers.whole_cluster import make_whole_cluster
+from tests.support.controllers.workload_namespace import Stage, running
+from tests.support.processes import await_kinds, eventually, install_crds
 
 if TYPE_CHECKING:
     from kubebox import Box
@@ -86,7 +86,7 @@ async def test_a_minute_of_silence(audited_box: Box) -> None:
         await eventually(silent, f"nothing is written for {_QUIET_SECONDS:g} s", 3 * _QUIET_SECONDS)
         before = record.writes()
         assert len({write.path.split("?")[0] for write in before}) > len(await stage.children())
-        await operator.look_again(100)
+        await operator.reconcile_again(100)
         # A request that follows is in the log, so all before it are.
         await stage.config_map("mark")
         assert record.writes() == before

@@ -1,4 +1,4 @@
-"""Clusters that the Go operator made, taken over with everything in them."""
+"""Clusters that Slinky slurm-operator created, migrated with everything in them."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import msgspec
 import pytest
 
 from slurm_operator.api import Accounting, Controller, LoginSet, NodeSet, RestApi, wellknown
-from slurm_operator.controllers.workload.models import Deployment, StatefulSet
-from slurm_operator.kube.client import PatchType
-from slurm_operator.kube.models import ConfigMap, Pod, Secret, Service
-from slurm_operator.objects.references import data_checksum
+from slurm_operator.controllers.workload.decide.read_models import DeploymentDetails, StatefulSetDetails
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.models.kinds import ConfigMap, Pod, Secret, Service
+from slurm_operator.objects.content_references import data_checksum
 from tests.fixtures.golden import CASES
-from tests.integration.controllers.workload.claims import volume
-from tests.integration.objects.comparison import differences
-from tests.integration.programs.running import eventually
+from tests.support.controllers.volumes import volume
+from tests.support.processes import eventually
+from tests.support.rendering_comparison import differences
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.meta import Object
+    from slurm_operator.kube.models.meta import Object
     from tests.fixtures.golden import Case
-    from tests.integration.controllers.workload.stage import Operator, Stage
+    from tests.support.controllers.workload_namespace import Operator, Stage
 
 KINDS: dict[str, type[Object]] = {
     kind.RESOURCE.kind: kind
     for kind in (
         Accounting, Controller, LoginSet, NodeSet, RestApi,
-        ConfigMap, Secret, Service, StatefulSet, Deployment,
+        ConfigMap, Secret, Service, StatefulSetDetails, DeploymentDetails,
     )
 }  # fmt: skip
 _NAMESPACE = re.compile(r"(?<![A-Z])NS(?![A-Z])")
@@ -38,7 +38,7 @@ _SERVER_SIDE = ("uid", "resourceVersion", "creationTimestamp", "generation", "ma
 
 
 async def as_the_go_operator_left_it(stage: Stage, name: str) -> None:
-    """Make everything of a recorded case: what a user applied, and what the Go operator made of it."""
+    """Make everything of a recorded case: what a user applied, and what Slinky slurm-operator made of it."""
     (case,) = (case for case in CASES if case.name == name)
     await left_behind(stage, case)
 
@@ -90,7 +90,7 @@ async def _create(stage: Stage, item: dict[str, Any], field_manager: str, hashes
     if item["kind"] in ("StatefulSet", "Deployment"):
         annotations = body["spec"]["template"]["metadata"]["annotations"]
         annotations |= {name: value for name, value in hashes.items() if name in annotations}
-        # As the Go operator does with the annotations of a custom resource.
+        # As Slinky slurm-operator does with the annotations of a custom resource.
         annotations |= {"kubectl.kubernetes.io/last-applied-configuration": "{}", "team": "hpc"}
     body["metadata"]["namespace"] = stage.namespace
     body.pop("status", None)
@@ -101,9 +101,9 @@ async def _create(stage: Stage, item: dict[str, Any], field_manager: str, hashes
 async def workloads(stage: Stage) -> dict[str, dict[str, Any]]:
     """Return every workload as it is on the wire."""
     found = {}
-    for kind in (StatefulSet, Deployment):
+    for kind in (StatefulSetDetails, DeploymentDetails):
         for one in (await stage.client.list_all(kind, stage.namespace)).items:
-            found[f"{kind.__name__} {one.metadata.name}"] = await stage.raw(kind, one.metadata.name)
+            found[f"{kind.RESOURCE.kind} {one.metadata.name}"] = await stage.raw(kind, one.metadata.name)
     return found
 
 
@@ -197,7 +197,7 @@ async def test_the_first_change_after_a_takeover(stage: Stage) -> None:
 
 
 async def test_back_and_over_again(stage: Stage) -> None:
-    """After the Go operator had a workload of ours in its hands, another takeover restarts nothing either."""
+    """After Slinky had a workload of ours in its hands, another migration restarts nothing either."""
     await as_the_go_operator_left_it(stage, "02-accounting")
     await eventually(lambda: all_run(stage), "everything runs")
     name, image = "slurm-controller", "registry.invalid/slurm:new"
@@ -211,11 +211,11 @@ async def test_back_and_over_again(stage: Stage) -> None:
     slurmctld["image"] = image
     rendered = [{"op": "replace", "path": "/spec/template", "value": theirs}]
     await stage.client.patch(
-        StatefulSet, name, stage.namespace, rendered, type=PatchType.JSON, field_manager="manager"
+        StatefulSetDetails, name, stage.namespace, rendered, type=PatchType.JSON, field_manager="manager"
     )
     # What a person does before ours comes back.
     await stage.patch(
-        StatefulSet, name, {"metadata": {"annotations": {wellknown.ANNOTATION_TEMPLATE_HASH: None}}}
+        StatefulSetDetails, name, {"metadata": {"annotations": {wellknown.ANNOTATION_TEMPLATE_HASH: None}}}
     )
     await eventually(lambda: all_run(stage), "everything runs")
     before, running = await templates(stage), await pods(stage)
@@ -244,7 +244,7 @@ async def test_a_key_that_changes_after_a_takeover(stage: Stage) -> None:
 
 
 async def test_what_only_the_go_operator_wanted_goes(stage: Stage) -> None:
-    """After the takeover nothing is left of what the Go operator set and we do not."""
+    """After the migration nothing is left of what Slinky slurm-operator set and we do not."""
     await as_the_go_operator_left_it(stage, "02-accounting")
     before = await stage.children()
     leftover = {"metadata": {"labels": {"example.com/old": "x"}}}
@@ -265,7 +265,7 @@ async def test_what_only_the_go_operator_wanted_goes(stage: Stage) -> None:
 
 
 async def test_host_keys_are_kept(stage: Stage) -> None:
-    """The host keys that users know are those that the Go operator made; their Secret only gets labels."""
+    """The host keys that users know are those that Slinky made; their Secret only gets labels."""
     await as_the_go_operator_left_it(stage, "03-login")
     before = await stage.raw(Secret, "login-ssh-host-keys")
     operator = await stage.operator()

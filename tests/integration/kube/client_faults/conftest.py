@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.client import Client
-from tests.integration.kube.scripted import Server, serving
+from slurm_operator.kube.client.client import Client
+from tests.support.kube.scripted_server import Server, serving
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.auth import TokenFile, bearer_token
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.client.auth import TokenFile, bearer_token
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig
 from slurm_operator.kube.errors import (
     ApiError,
     ConnectionFailed,
@@ -19,15 +19,8 @@ from slurm_operator.kube.errors import (
     ServerError,
     Unauthorized,
 )
-from slurm_operator.kube.models import ConfigMap, Secret
-from tests.integration.kube.scripted import (
-    BODY,
-    OK,
-    Request,
-    Server,
-    respond,
-    status,
-)
+from slurm_operator.kube.models.kinds import ConfigMap, Secret
+from tests.support.kube.scripted_server import BODY, OK, Request, Server, respond, status
 
 if TYPE_CHECKING:
     from pathlib import Path

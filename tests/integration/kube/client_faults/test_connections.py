@@ -9,23 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.client import Client, RequestInfo
-from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.client.client import Client, RequestInfo
+from slurm_operator.kube.client.config import ClientConfig
 from slurm_operator.kube.errors import (
     ConnectionFailed,
     TlsError,
 )
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.scripted import (
-    BODY,
-    OK,
-    Answer,
-    Request,
-    Server,
-    cut_body,
-    reset,
-    respond,
-)
+from slurm_operator.kube.models.kinds import ConfigMap
+from tests.support.kube.scripted_server import BODY, OK, Answer, Request, Server, cut_body, reset, respond
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

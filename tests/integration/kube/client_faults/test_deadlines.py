@@ -8,24 +8,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig
+from slurm_operator.kube.client.exec_plugin import ExecPlugin, ExecSpec
 from slurm_operator.kube.errors import (
     DeadlineExceeded,
 )
-from slurm_operator.kube.execplugin import ExecPlugin, ExecSpec
-from slurm_operator.kube.models import ConfigMap
-from tests.executables import shell_program
-from tests.integration.kube.faults import silent_server
-from tests.integration.kube.scripted import (
-    BODY,
-    GOOD,
-    OK,
-    Request,
-    Server,
-    hang,
-    respond,
-)
+from slurm_operator.kube.models.kinds import ConfigMap
+from tests.support.executables import shell_program
+from tests.support.kube.network_faults import silent_server
+from tests.support.kube.scripted_server import BODY, GOOD, OK, Request, Server, hang, respond
 
 if TYPE_CHECKING:
     from pathlib import Path

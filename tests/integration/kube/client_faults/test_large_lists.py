@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import pytest
 
 from slurm_operator.kube.errors import DecodeError
-from slurm_operator.kube.meta import Key, Object
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.scripted import Server, respond
+from slurm_operator.kube.models.kinds import ConfigMap
+from slurm_operator.kube.models.meta import Key, Object
+from tests.support.kube.scripted_server import Server, respond
 
 if TYPE_CHECKING:
-    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.client.client import Client
 
 MANY = 1000
 FILLER = "x" * 1000

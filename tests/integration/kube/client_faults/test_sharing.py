@@ -6,14 +6,14 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING
 
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.informer_checks import wait_until
-from tests.integration.kube.scripted import OK, Request, Server, hang
+from slurm_operator.kube.models.kinds import ConfigMap
+from tests.support.kube.informer_checks import wait_until
+from tests.support.kube.scripted_server import OK, Request, Server, hang
 
 if TYPE_CHECKING:
     import pytest
 
-    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.client.client import Client
 
 
 async def test_a_namespace_without_answers_leaves_the_others_theirs(

@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.kube.client import Client
+from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.errors import (
     FencedError,
     TooManyRequests,
 )
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.scripted import (
-    BODY,
-    OK,
-    Server,
-    respond,
-    status,
-)
+from slurm_operator.kube.models.kinds import ConfigMap
+from tests.support.kube.scripted_server import BODY, OK, Server, respond, status
 
 
 async def test_429_with_retry_after_is_obeyed_by_reads_and_writes(server: Server, client: Client) -> None:

@@ -11,21 +11,12 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 
-from slurm_operator.kube.auth import TokenFile
-from slurm_operator.kube.client import BadObject, Client, WatchEvent
-from slurm_operator.kube.config import ClientConfig
+from slurm_operator.kube.client.auth import TokenFile
+from slurm_operator.kube.client.client import BadObject, Client, WatchEvent
+from slurm_operator.kube.client.config import ClientConfig
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, Gone
-from slurm_operator.kube.models import ConfigMap
-from tests.integration.kube.scripted import (
-    GOOD,
-    Answer,
-    Request,
-    Server,
-    hang,
-    respond,
-    status,
-    stream,
-)
+from slurm_operator.kube.models.kinds import ConfigMap
+from tests.support.kube.scripted_server import GOOD, Answer, Request, Server, hang, respond, status, stream
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,6 +1,6 @@
 """What a policy answers, and why a pod must be removed.
 
-A `Hold` has a one-word reason for programs and a one-sentence message for users. Both reach the pod's
+A `Defer` has a one-word reason for programs and a one-sentence message for users. Both reach the pod's
 condition, the NodeSet's condition, the event and the log unchanged, so the message contains nothing that
 changes by itself, such as an age: at rest nothing may be written.
 
@@ -14,58 +14,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
-    from slurm_operator.kube.meta import Condition
+    from slurm_operator.api.reasons import Reason
+    from slurm_operator.kube.models.meta import Condition
     from slurm_operator.objects.slurmd_claims import OwnerPatch
-    from slurm_operator.slurm.model import ReservationSpec
-    from slurm_operator.slurm.wishes import Wish
-
-
-class Wait(StrEnum):
-    """What is being waited for, in one word for conditions."""
-
-    # What runs on the node cannot be determined.
-    NO_CONNECTION = "NoConnection"
-    NO_VIEW = "NoView"
-    VIEW_STALE = "ViewStale"
-    SLURM_UNREACHABLE = "SlurmUnreachable"
-    SLURMCTLD_DOWN = "SlurmctldDown"
-    TOKEN_REFUSED = "TokenRefused"  # noqa: S105 - a reason, no password
-    SLURM_REFUSED = "SlurmRefused"
-    REPLY_UNREADABLE = "ReplyUnreadable"
-    REPLY_TOO_LARGE = "ReplyTooLarge"
-    LIST_SUSPICIOUS = "ListSuspicious"
-    CLUSTER_NAME_MISMATCH = "ClusterNameMismatch"
-    NODE_MISSING = "NodeMissing"
-    CONTROLLER_JUST_STARTED = "ControllerJustStarted"
-    STATE_UNKNOWN = "StateUnknown"
-    JOBS_UNKNOWN = "JobsUnknown"
-    # The node is known, and work is or may come on it.
-    DRAIN_PENDING = "DrainPending"
-    JOBS_RUNNING = "JobsRunning"
-    JOBS_COMPLETING = "JobsCompleting"
-    NODE_FAILING = "NodeFailing"
-    # The node is not in Slurm.
-    NODE_ABSENT = "NodeAbsent"
-    NEVER_REGISTERED = "NeverRegistered"
-    LOST_WHILE_BUSY = "LostWhileBusy"
-    # Something that is not ours is in the way.
-    FOREIGN_DRAIN = "ForeignDrain"
-    NAME_TAKEN = "NameTaken"
-    CLAIM_CONFLICT = "ClaimConflict"
-    BUDGET_MISSING = "BudgetMissing"
-    CONTROLLER_GONE = "ControllerGone"
-    # It will be done, but not yet.
-    NOT_READY = "NotReady"
-    BACKING_OFF = "BackingOff"
-    CLAIMS_PENDING = "ClaimsPending"
-    NAME_IN_USE = "NameInUse"
-    MAX_UNAVAILABLE = "MaxUnavailable"
-    CACHE_BEHIND = "CacheBehind"
+    from slurm_operator.slurm.decide.node_changes import NodeChange
+    from slurm_operator.slurm.model.records import ReservationSpec
 
 
 class Proof(StrEnum):
@@ -92,34 +50,17 @@ class Allow:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Defer:
     """It must not be done yet."""
 
-    reason: Wait
+    reason: Reason
     message: str
 
 
-Decision = Allow | Hold
+Decision = Allow | Defer
 
 
-# What needs a person, and does not pass by itself.
-TROUBLES: Final = (Wait.CONTROLLER_GONE, Wait.BUDGET_MISSING, Wait.NAME_TAKEN, Wait.CLAIM_CONFLICT)
-
-
-def troubles(waits: Iterable[Hold]) -> dict[str, str]:
-    """Return one sentence for each kind of trouble among what is waited for."""
-    found: dict[str, list[str]] = {kind.value: [] for kind in TROUBLES}
-    for hold in waits:
-        if hold.reason in TROUBLES:
-            found[hold.reason.value].append(hold.message)
-    return {
-        kind: f"{min(some)} ({len(some)} such cases)" if len(some) > 1 else some[0]
-        for kind, some in found.items()
-        if some
-    }
-
-
-class Cause(StrEnum):
+class RemovalCause(StrEnum):
     """Why a pod must be removed or its node must take no work; also the value of the mark beside a cordon."""
 
     DELETION = "NodeSetDeleted"
@@ -135,27 +76,31 @@ class Cause(StrEnum):
     NODE_TAINT = "NodeTainted"
     NODE_CORDON = "NodeCordoned"
     POD_CORDON = "PodCordoned"
+    AUTOSCALING = "AutoscalingChanged"
+    POWERED_DOWN = "PoweredDown"
 
 
 # What `scontrol show node` shows. One text per NodeSet and cause, not per pod: equal texts are one request.
 _TEXTS = {
-    Cause.DELETION: "is being deleted",
-    Cause.SCALING_MODE: "changes its scaling mode",
-    Cause.FINISHED: "replaces a finished pod",
-    Cause.NODE_UNFIT: "no longer matches the Kubernetes node",
-    Cause.HOSTNAME: "renames the node",
-    Cause.DUPLICATE: "has another pod for this node",
-    Cause.SCALE_IN: "scales in",
-    Cause.UPDATE: "updates",
-    Cause.REGISTRATION: "registers the node again",
-    Cause.REQUESTED: "was asked to remove the pod",
-    Cause.NODE_TAINT: "has this node on a Kubernetes node whose taint the pod does not tolerate",
-    Cause.NODE_CORDON: "has this node on a Kubernetes node that was cordoned",
-    Cause.POD_CORDON: "has this node in a pod that was cordoned",
+    RemovalCause.DELETION: "is being deleted",
+    RemovalCause.SCALING_MODE: "changes its scaling mode",
+    RemovalCause.FINISHED: "replaces a finished pod",
+    RemovalCause.NODE_UNFIT: "no longer matches the Kubernetes node",
+    RemovalCause.HOSTNAME: "renames the node",
+    RemovalCause.DUPLICATE: "has another pod for this node",
+    RemovalCause.SCALE_IN: "scales in",
+    RemovalCause.UPDATE: "updates",
+    RemovalCause.REGISTRATION: "registers the node again",
+    RemovalCause.REQUESTED: "was asked to remove the pod",
+    RemovalCause.NODE_TAINT: "has this node on a Kubernetes node whose taint the pod does not tolerate",
+    RemovalCause.NODE_CORDON: "has this node on a Kubernetes node that was cordoned",
+    RemovalCause.POD_CORDON: "has this node in a pod that was cordoned",
+    RemovalCause.AUTOSCALING: "replaces the record of the node, because autoscaling was switched on or off",
+    RemovalCause.POWERED_DOWN: "has this node powered down by Slurm",
 }
 
 
-def drain_reason(cause: Cause, namespace: str, name: str) -> str:
+def drain_reason(cause: RemovalCause, namespace: str, name: str) -> str:
     """Return the reason that a drain has in Slurm, without the operator's prefix."""
     return f"NodeSet ({namespace}/{name}) {_TEXTS[cause]}"
 
@@ -227,7 +172,7 @@ class DeletePod:
     name: str
     uid: str
     slurm_name: str
-    cause: Cause
+    cause: RemovalCause
     because: str
     version: str = ""
     proof: Proof = Proof.LIST
@@ -269,10 +214,33 @@ class ResumeNodes:
 
 
 @dataclass(frozen=True, slots=True)
-class WriteNodes:
-    """Give Slurm nodes their comment, topology or features: one field, one wish per node."""
+class ResumeCloudNodes:
+    """Make CLOUD nodes usable again that slurmctld took down because they did not come up in time."""
 
-    wishes: Mapping[str, Wish]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerUpNodes:
+    """Have Slurm power nodes up, to have as many as the NodeSet keeps."""
+
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRecords:
+    """Have Slurm create the records of workers that it may power up; all or none."""
+
+    names: tuple[str, ...]
+    line: str
+    options: str
+
+
+@dataclass(frozen=True, slots=True)
+class WriteNodes:
+    """Give Slurm nodes their comment, topology or features: one field, one change per node."""
+
+    changes: Mapping[str, NodeChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,6 +295,9 @@ Action = (
     | DrainNodes
     | UndrainNodes
     | ResumeNodes
+    | ResumeCloudNodes
+    | PowerUpNodes
+    | CreateRecords
     | WriteNodes
     | DeleteRecord
     | OwnClaim
@@ -340,7 +311,7 @@ Action = (
 class Note:
     """An event to record on the NodeSet; `pod` is the related pod."""
 
-    reason: str
+    reason: Reason
     action: str
     message: str
     warning: bool = False
@@ -348,10 +319,10 @@ class Note:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class Blocked:
     """Something that was wanted of a worker and must not be done yet; `cause` is None for an undrain."""
 
     pod: str
     slurm_name: str
-    cause: Cause | None
-    hold: Hold
+    cause: RemovalCause | None
+    wait: Defer

@@ -12,7 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from slurm_operator.controllers.nodeset.decide.actions import Cause, Hold, OwnClaim, RestoreClaims, Wait
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Defer,
+    OwnClaim,
+    RemovalCause,
+    RestoreClaims,
+)
 from slurm_operator.objects import slurmd_claims
 from slurm_operator.objects.desired import Unbuildable
 from slurm_operator.objects.slurmd_identity import claim_identity_of
@@ -21,7 +28,7 @@ if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
 
 
-def obstacle(seen: Observation, identity: str, pod_name: str) -> Hold | None:
+def obstacle(seen: Observation, identity: str, pod_name: str) -> Defer | None:
     """Say why a pod cannot be made with its claims yet."""
     if not seen.claims:
         return None
@@ -30,10 +37,12 @@ def obstacle(seen: Observation, identity: str, pod_name: str) -> Hold | None:
     leaving = slurmd_claims.leaving(seen.nodeset, pod_name, existing)
     if not leaving:
         return None
-    return Hold(Wait.CLAIMS_PENDING, f"claim {leaving[0]} of an earlier worker is still being deleted")
+    return Defer(Reason.CLAIMS_PENDING, messages.claim_leaving(leaving[0]))
 
 
-def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[list[OwnClaim], list[Hold]]:
+def own_claims(
+    seen: Observation, worker: Worker, cause: RemovalCause | None
+) -> tuple[list[OwnClaim], list[Defer]]:
     """Return what to change about the owners of a worker's claims, and who is in the way."""
     if not seen.claims:
         return [], []
@@ -42,13 +51,14 @@ def own_claims(seen: Observation, worker: Worker, cause: Cause | None) -> tuple[
         claim = seen.claims.get(name)
         if claim is None:
             continue
-        decided = slurmd_claims.ownership(seen.nodeset, claim, worker.pod, scaled_in=cause is Cause.SCALE_IN)
+        decided = slurmd_claims.ownership(
+            seen.nodeset, claim, worker.pod, scaled_in=cause is RemovalCause.SCALE_IN
+        )
         if decided.patch is not None:
             changes.append(OwnClaim(decided.patch))
         if decided.conflict is not None:
             other = f"{decided.conflict.kind} {decided.conflict.name}"
-            text = f"claim {name} is controlled by {other}, so it outlives its worker"
-            conflicts.append(Hold(Wait.CLAIM_CONFLICT, text))
+            conflicts.append(Defer(Reason.CLAIM_CONFLICT, messages.claim_conflict(name, other)))
     return changes, conflicts
 
 

@@ -35,31 +35,32 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide import removal_requests
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages, protection
 from slurm_operator.controllers.nodeset.decide.actions import (
     Allow,
-    Cause,
+    Blocked,
+    Defer,
     DrainNodes,
-    Held,
-    Hold,
     Note,
+    RemovalCause,
     ResumeNodes,
     UndrainNodes,
     drain_reason,
 )
 from slurm_operator.controllers.nodeset.decide.deletion import foreign_drain, may_undrain
 from slurm_operator.controllers.nodeset.decide.slurm_state import draining, failing
-from slurm_operator.objects import nodefit
-from slurm_operator.slurm.wishes import downed_by_us, sanitise
+from slurm_operator.objects import node_fit
+from slurm_operator.slurm.decide.node_changes import downed_by_us, powering_up, sanitise
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
     from slurm_operator.controllers.nodeset.decide.actions import Action
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
-    from slurm_operator.kube.models import Node
-    from slurm_operator.slurm.model import Node as SlurmNode
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
+    from slurm_operator.kube.models.kinds import Node
+    from slurm_operator.slurm.model.records import Node as SlurmNode
 
 _GO_REASON: Final = re.compile(
     r"Pod \(.+\) is pending termination for scale-in|Node \(.+\) was cordoned, Pod \(.+\) must be cordoned"
@@ -89,19 +90,19 @@ class Cordons:
     changes: dict[str, Changes] = field(default_factory=dict)
     """By the UID of the pod."""
     actions: list[Action] = field(default_factory=list)
-    held: list[Held] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
 
 
-def author(seen: Observation, sight: Sight, worker: Worker) -> Author:
+def author(seen: Observation, slurm: SlurmState, worker: Worker) -> Author:
     """Return who has cordoned a pod."""
     if not worker.cordoned:
         return Author.NONE
     if worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY):
         return Author.OPERATOR
-    if not sight.ours(worker.slurm_name):
+    if pod_reason(worker) or not slurm.ours(worker.slurm_name):
         return Author.PERSON
-    slurm_node = sight.node(worker.slurm_name)
+    slurm_node = slurm.node(worker.slurm_name)
     said = "" if slurm_node is None else slurm_node.reason.removeprefix(wellknown.REASON_PREFIX)
     node = seen.nodes.get(worker.node)
     spoken = "" if node is None else spoken_reason(seen, node)
@@ -121,12 +122,20 @@ def spoken_reason(seen: Observation, node: Node) -> str:
     return sanitise("; ".join(said))
 
 
-def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]) -> Cordons:
-    """Decide about all pods that stay for now; `going` has those that have to go, by UID."""
+def pod_reason(worker: Worker) -> str:
+    """Return why a user cordoned a pod, as its annotation says; or nothing."""
+    text = worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_REASON, "")
+    return sanitise(text, wellknown.MAX_NODE_REASON)
+
+
+def cordons(
+    seen: Observation, slurm: SlurmState, workers: Iterable[Worker], going: dict[str, RemovalCause]
+) -> Cordons:
+    """Decide about all pods that stay for now; `going` has those pending removal, by UID."""
     found = Cordons()
-    sharing: defaultdict[str, list[tuple[Worker, Cause | None]]] = defaultdict(list)
-    for worker in _concerned(seen, sight, workers, going):
-        who = author(seen, sight, worker)
+    sharing: defaultdict[str, list[tuple[Worker, RemovalCause | None]]] = defaultdict(list)
+    for worker in _concerned(seen, slurm, workers, going):
+        who = author(seen, slurm, worker)
         cause = _cause(seen, worker, who, going)
         _annotate(worker, who, cause, found)
         sharing[worker.slurm_name].append((worker, cause))
@@ -134,16 +143,16 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
     unwanted = {name for name, users in sharing.items() if any(cause is not None for _, cause in users)}
     # One that goes right now is not among those that stay, and its node must not get work before it is gone.
     unwanted |= {worker.slurm_name for worker in seen.workers if worker.active and worker.uid in going}
-    resumes = returned(sight, seen.workers, unwanted)
+    resumes = returned(slurm, seen.workers, unwanted)
     undrains = []
     for name, users in sharing.items():
         reasons = [(worker, cause) for worker, cause in users if cause is not None]
         if reasons:
-            text = _drain(seen, sight, *reasons[0], going, found)
+            text = _drain(seen, slurm, *reasons[0], going, found)
             if text is not None:
                 drains[text].append(name)
         elif (
-            name not in resumes and name not in unwanted and _undrain(sight, [one for one, _ in users], found)
+            name not in resumes and name not in unwanted and _undrain(slurm, [one for one, _ in users], found)
         ):
             undrains.append(name)
     found.actions += [DrainNodes(text, tuple(sorted(some))) for text, some in sorted(drains.items())]
@@ -155,10 +164,11 @@ def cordons(seen: Observation, sight: Sight, workers: Iterable[Worker], going: d
 
 
 def _concerned(
-    seen: Observation, sight: Sight, workers: Iterable[Worker], going: dict[str, Cause]
+    seen: Observation, slurm: SlurmState, workers: Iterable[Worker], going: dict[str, RemovalCause]
 ) -> list[Worker]:
     """Return the workers about which there is anything to decide, and those that share a node with one."""
-    every = list(workers)
+    # What Slurm powers down needs no drain.
+    every = [worker for worker in workers if going.get(worker.uid) is not RemovalCause.POWERED_DOWN]
     marks = (wellknown.ANNOTATION_POD_CORDON, wellknown.ANNOTATION_POD_CORDON_BY)
     nodes = {
         worker.slurm_name
@@ -166,24 +176,26 @@ def _concerned(
         if worker.uid in going
         or worker.request is not None
         or any(mark in worker.annotations for mark in marks)
-        or ((machine := seen.nodes.get(worker.node)) is not None and nodefit.cordoned(machine))
-        or ((node := sight.node(worker.slurm_name)) is not None and draining(node))
+        or ((kube_node := seen.nodes.get(worker.node)) is not None and node_fit.cordoned(kube_node))
+        or ((node := slurm.node(worker.slurm_name)) is not None and draining(node))
     }
     return [worker for worker in every if worker.slurm_name in nodes] if nodes else []
 
 
-def _cause(seen: Observation, worker: Worker, who: Author, going: dict[str, Cause]) -> Cause | None:
+def _cause(
+    seen: Observation, worker: Worker, who: Author, going: dict[str, RemovalCause]
+) -> RemovalCause | None:
     if worker.uid in going:
         return going[worker.uid]
     node = seen.nodes.get(worker.node)
-    if node is not None and nodefit.cordoned(node):
-        return Cause.NODE_CORDON
-    if removal_requests.evicting(seen, worker):
-        return Cause.REQUESTED
-    return Cause.POD_CORDON if who is Author.PERSON else None
+    if node is not None and node_fit.cordoned(node):
+        return RemovalCause.NODE_CORDON
+    if protection.evicting(seen, worker):
+        return RemovalCause.REQUESTED
+    return RemovalCause.POD_CORDON if who is Author.PERSON else None
 
 
-def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) -> None:
+def _annotate(worker: Worker, who: Author, cause: RemovalCause | None, found: Cordons) -> None:
     written = worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY)
     changes = Changes()
     if cause is None:
@@ -197,10 +209,10 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
         changes.annotations[wellknown.ANNOTATION_POD_CORDON] = wellknown.TRUE
         changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True
-        if cause is Cause.NODE_CORDON:
-            text = f"Kubernetes node {worker.node} was cordoned, so pod {worker.name} takes no new jobs"
-            found.notes.append(Note("NodeCordon", "Cordon", text, pod=worker.name))
-    elif who is Author.OPERATOR and cause is not Cause.POD_CORDON and written != cause:
+        if cause is RemovalCause.NODE_CORDON:
+            text = messages.node_cordoned(worker.node, worker.name)
+            found.notes.append(Note(Reason.NODE_CORDON, "Cordon", text, pod=worker.name))
+    elif who is Author.OPERATOR and cause is not RemovalCause.POD_CORDON and written != cause:
         changes.annotations[wellknown.ANNOTATION_POD_CORDON_BY] = cause.value
         changes.guarded = True
     if changes.annotations:
@@ -208,57 +220,72 @@ def _annotate(worker: Worker, who: Author, cause: Cause | None, found: Cordons) 
 
 
 def _drain(
-    seen: Observation, sight: Sight, worker: Worker, cause: Cause, going: dict[str, Cause], found: Cordons
+    seen: Observation,
+    slurm: SlurmState,
+    worker: Worker,
+    cause: RemovalCause,
+    going: dict[str, RemovalCause],
+    found: Cordons,
 ) -> str | None:
     """Return the reason to drain a worker's node with; None if it needs no drain or cannot have one."""
     # One that is pending removal says what it waits for already.
     says = worker.uid not in going
     name = worker.slurm_name
-    node = sight.node(name)
+    node = slurm.node(name)
     if node is None:
-        hold = sight.blind(name)
-        if hold is not None and says:
-            found.held.append(Held(worker.name, name, cause, hold))
+        wait = slurm.blind(name)
+        if wait is not None and says:
+            found.blocked.append(Blocked(worker.name, name, cause, wait))
         return None
     if draining(node):
         return None
-    if "FAIL" in node.state:
-        # A drain would take that mark away (`slurm.wishes`).
+    if powering_up(node):
+        # A drain would requeue the job for which it is powered up; when it is up, it is drained.
         if says:
-            found.held.append(Held(worker.name, name, cause, failing(name)))
+            wait = Defer(Reason.POWERING_UP, messages.powering_up(name))
+            found.blocked.append(Blocked(worker.name, name, cause, wait))
         return None
-    spoken = spoken_reason(seen, seen.nodes[worker.node]) if cause is Cause.NODE_CORDON else ""
+    if "FAIL" in node.state:
+        # A drain would take that mark away (`node_changes`).
+        if says:
+            found.blocked.append(Blocked(worker.name, name, cause, failing(name)))
+        return None
+    spoken = ""
+    if cause is RemovalCause.NODE_CORDON:
+        spoken = spoken_reason(seen, seen.nodes[worker.node])
+    elif cause is RemovalCause.POD_CORDON:
+        spoken = pod_reason(worker)
     return spoken or drain_reason(cause, *seen.where)
 
 
-def _undrain(sight: Sight, users: list[Worker], found: Cordons) -> bool:
+def _undrain(slurm: SlurmState, users: list[Worker], found: Cordons) -> bool:
     worker = users[0]
-    node = sight.node(worker.slurm_name)
+    node = slurm.node(worker.slurm_name)
     if node is None or not draining(node):
         return False
-    if "DOWN" in node.state and ("NOT_RESPONDING" in node.state or not node.slurmd_start_time.value):
-        # Left from the pod before. When the new slurmd has registered, a resume lifts both (`cordon`); an
+    if "DOWN" in node.state and ("NOT_RESPONDING" in node.state or not _newer_slurmd(node)):
+        # Left from the pod before. When the new slurmd has registered, a resume lifts both (`returned`); an
         # undrain now would give the node a reason that is younger than the slurmd, and it would stay down.
         return False
-    decisions = [may_undrain(one, sight) for one in users]
-    decision = next((one for one in decisions if isinstance(one, Hold)), decisions[0])
+    decisions = [may_undrain(one, slurm) for one in users]
+    decision = next((one for one in decisions if isinstance(one, Defer)), decisions[0])
     if isinstance(decision, Allow):
         return True
     if decision == foreign_drain(node):
-        found.held.append(Held(worker.name, worker.slurm_name, None, decision))
+        found.blocked.append(Blocked(worker.name, worker.slurm_name, None, decision))
     return False
 
 
-def returned(sight: Sight, workers: Iterable[Worker], unwanted: Container[str]) -> list[str]:
+def returned(slurm: SlurmState, workers: Iterable[Worker], unwanted: Container[str]) -> list[str]:
     """Return the nodes to resume; `unwanted` are those that must take no work."""
     found: dict[str, bool] = {}
     for worker in workers:
         name = worker.slurm_name
-        node = sight.node(name)
+        node = slurm.node(name)
         if node is None or "DOWN" not in node.state or name in unwanted:
             continue
         # Two pods may share a name for a while: only when each of them serves is it certain who registered.
-        ready = worker.healthy and sight.safe(worker)
+        ready = worker.healthy and slurm.safe(worker)
         found[name] = found.get(name, True) and ready and _lifts(node) and _newer_slurmd(node)
     return sorted(name for name, due in found.items() if due)
 

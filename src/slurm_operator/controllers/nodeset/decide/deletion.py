@@ -5,6 +5,8 @@ The first rule of all: a pod is deleted only if no job can be running in it. Tha
     never scheduled      nothing ever ran in it (and the API server refuses the deletion if that has changed)
     out of service       a person has declared that its Kubernetes node, which is not ready, runs nothing
     drained              Slurm says so, in lists that were asked for after the last write to this node
+    powered down         Slurm says so, in such lists: it starts no job on a node that it powers down, and one
+                         that is powered up again waits for a slurmd that was started after that
     not in Slurm, and slurmd never started, or the pod has finished
     not in Slurm for long, and not lost with work on it
 
@@ -15,7 +17,8 @@ job may have started after the previous process last listed the jobs, so that it
 running pod whose node is not listed is therefore deleted only if all of these are true:
 
     - every list for `REGISTRATION_SECONDS` omitted the node, by the monotonic clock of this process, which
-      corrections of the system clock do not change; none was of slurmctld's first minute (`slurm.belief`);
+      corrections of the system clock do not change; none was of slurmctld's first minute
+      (`slurm.decide.node_list_trust`);
     - the list of jobs, as fresh, has no job on the node, nor one whose nodes cannot be determined;
     - nothing shows that the node had work when it vanished: neither the conditions and the deadline that this
       operator wrote on the pod, nor the memory of this process. Slurm refuses to delete a node with jobs, so
@@ -47,20 +50,29 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide import protection
-from slurm_operator.controllers.nodeset.decide.actions import Allow, Decision, Hold, Proof, ReleasePod, Wait
-from slurm_operator.controllers.nodeset.decide.slurm_state import Sight, draining, node_busy
-from slurm_operator.slurm.jobs import UNLIMITED_SECONDS
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages, protection
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Allow,
+    Decision,
+    Defer,
+    Proof,
+    ReleasePod,
+)
+from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState, draining, node_busy
+from slurm_operator.slurm.decide.drain import powered_off
+from slurm_operator.slurm.model.jobs import UNLIMITED_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurm_operator.controllers.nodeset.decide.actions import Removal
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.slurm.model import Node
+    from slurm_operator.slurm.model.records import Node
 
 # A slurmd that is going to register does so within seconds of its start; its longest retry is 30 s. The same
-# time is what `slurm.belief` demands of lists that shrank widely: without a memory, any list may have.
+# time is what `slurm.decide.node_list_trust` demands of lists that shrank widely: without a memory, any list
+# may have.
 REGISTRATION_SECONDS: Final = 120.0
 # So many whole lists in a row without the node, beside what the view itself demands.
 REGISTRATION_LISTS: Final = 3
@@ -73,37 +85,42 @@ _FOR_EVER: Final = datetime.max.replace(tzinfo=UTC)
 _ENDLESS: Final = datetime.fromtimestamp(UNLIMITED_SECONDS, UTC)
 
 
-def may_delete(worker: Worker, sight: Sight, wall: datetime) -> Decision:
+def may_delete(worker: Worker, slurm: SlurmState, wall: datetime) -> Decision:
     """Tell whether a pod may be deleted without killing a job."""
-    if (certain := _runs_nothing(worker, sight)) is not None:
+    if (certain := _runs_nothing(worker, slurm)) is not None:
         return certain
-    if (blind := sight.blind(worker.slurm_name)) is not None:
+    if (blind := slurm.blind(worker.slurm_name)) is not None:
         return blind
-    if sight.absent(worker.slurm_name) is None:
-        return sight.undrained(worker.slurm_name) or Allow(f"Slurm node {worker.slurm_name} is drained")
+    if slurm.absent(worker.slurm_name) is None:
+        return _idle(worker.slurm_name, slurm)
     if not worker.started:
-        return Allow(
-            "slurmd never started in it, and Slurm does not list its node", unchanged=True, proof=Proof.NAME
-        )
+        return Allow(messages.NOT_STARTED, unchanged=True, proof=Proof.NAME)
     if worker.finished:
-        return Allow("it has finished, and Slurm does not list its node")
-    return _long_gone(worker, sight, wall) or Allow(
-        "Slurm has not had its node for a long time", proof=Proof.NAME
-    )
+        return Allow(messages.FINISHED)
+    return _long_gone(worker, slurm, wall) or Allow(messages.LONG_ABSENT, proof=Proof.NAME)
 
 
-def _runs_nothing(worker: Worker, sight: Sight) -> Allow | None:
+def _idle(name: str, slurm: SlurmState) -> Decision:
+    """Return whether a node that Slurm lists is powered down or drained."""
+    node = slurm.node(name)
+    if node is not None and powered_off(node):
+        # A slurmd that is started again while its node is powered down would join: then the pod changes.
+        return slurm.powered(name) or Allow(messages.powered_down(name), unchanged=True)
+    return slurm.undrained(name) or Allow(messages.drained(name))
+
+
+def _runs_nothing(worker: Worker, slurm: SlurmState) -> Allow | None:
     """Return why nothing can run in a pod whatever Slurm says, if so."""
     if not worker.scheduled:
-        return Allow("it was never scheduled", unchanged=True, proof=Proof.NONE)
-    if sight.out_of_service(worker):
-        return Allow("its Kubernetes node is not ready and marked out of service", proof=Proof.NONE)
+        return Allow(messages.NEVER_SCHEDULED, unchanged=True, proof=Proof.NONE)
+    if slurm.out_of_service(worker):
+        return Allow(messages.OUT_OF_SERVICE, proof=Proof.NONE)
     return None
 
 
 def confirm(seen: Observation, removing: tuple[Removal, ...]) -> tuple[Removal, ...]:
     """Return the deletions and releases that a later observation still allows; ask right before sending."""
-    sight = Sight(seen)
+    slurm = SlurmState(seen)
     workers = {worker.uid: worker for worker in seen.workers}
     return tuple(
         one
@@ -111,70 +128,69 @@ def confirm(seen: Observation, removing: tuple[Removal, ...]) -> tuple[Removal, 
         if (worker := workers.get(one.uid)) is not None
         and worker.active
         and (
-            protection.release(worker, sight, cordoned=worker.cordoned) is not None
+            protection.release(worker, slurm, cordoned=worker.cordoned) is not None
             if isinstance(one, ReleasePod)
-            else _may_delete_now(worker, sight, seen)
+            else _may_delete_now(worker, slurm, seen)
         )
     )
 
 
-def _may_delete_now(worker: Worker, sight: Sight, seen: Observation) -> bool:
-    decision = may_delete(worker, sight, seen.wall)
+def _may_delete_now(worker: Worker, slurm: SlurmState, seen: Observation) -> bool:
+    decision = may_delete(worker, slurm, seen.wall)
     return isinstance(decision, Allow) and (
-        decision.proof is not Proof.NAME or sight.denied(worker.slurm_name)
+        decision.proof is not Proof.NAME or slurm.denied(worker.slurm_name)
     )
 
 
-def may_reregister(worker: Worker, sight: Sight, wall: datetime, min_ready_seconds: int) -> Decision:
+def may_reregister(worker: Worker, slurm: SlurmState, wall: datetime, min_ready_seconds: int) -> Decision:
     """Tell whether a healthy pod may be replaced because Slurm does not have its node."""
-    if (blind := sight.blind(worker.slurm_name)) is not None:
+    if (blind := slurm.blind(worker.slurm_name)) is not None:
         return blind
-    if sight.absent(worker.slurm_name) is None:
-        return Hold(Wait.NOT_READY, "Slurm lists the node")
+    if slurm.absent(worker.slurm_name) is None:
+        return Defer(Reason.NOT_READY, messages.LISTED)
     if not worker.available(wall, min_ready_seconds):
-        return Hold(Wait.NOT_READY, "the pod is not available yet")
-    hold = _long_gone(worker, sight, wall) or never_registered(worker, sight)
-    return hold or Allow("it runs, but Slurm has not had its node for a long time", proof=Proof.NAME)
+        return Defer(Reason.NOT_READY, messages.NOT_AVAILABLE)
+    wait = _long_gone(worker, slurm, wall) or never_registered(worker, slurm)
+    return wait or Allow(messages.LONG_ABSENT_RUNNING, proof=Proof.NAME)
 
 
-def may_undrain(worker: Worker, sight: Sight) -> Decision:
+def may_undrain(worker: Worker, slurm: SlurmState) -> Decision:
     """Tell whether a node may take work again: the drain must be ours and the pod ready for work."""
-    if (blind := sight.blind(worker.slurm_name)) is not None:
+    if (blind := slurm.blind(worker.slurm_name)) is not None:
         return blind
-    node = sight.node(worker.slurm_name)
+    node = slurm.node(worker.slurm_name)
     if node is None:
-        return Hold(Wait.NODE_ABSENT, "Slurm does not list the node")
+        return Defer(Reason.NODE_ABSENT, messages.NOT_LISTED)
     if not draining(node):
-        return Hold(Wait.NOT_READY, "the node does not drain")
-    if not sight.ours(worker.slurm_name):
+        return Defer(Reason.NOT_READY, messages.NOT_DRAINING)
+    if not slurm.ours(worker.slurm_name):
         return foreign_drain(node)
-    if not (worker.healthy and sight.safe(worker)):
-        lacks = "protected" if worker.healthy else "ready"
-        return Hold(Wait.NOT_READY, f"{worker.slurm_name} takes work again when its pod is {lacks}")
-    return Allow("the operator drained it, and nothing asks for that any more")
+    if not (worker.healthy and slurm.safe(worker)):
+        return Defer(Reason.NOT_READY, messages.undrained_when(worker.slurm_name, healthy=worker.healthy))
+    return Allow(messages.UNDRAINING)
 
 
-def foreign_drain(node: Node) -> Hold:
-    """Return the hold for a node that another client drained, or Slurm, which does not undrain it either."""
-    who = "Slurm, which refuses its registration" if "INVALID_REG" in node.state else "somebody else"
-    why = f"with the reason {node.reason!r}" if node.reason else "without a reason"
-    return Hold(Wait.FOREIGN_DRAIN, f"{node.name} was drained by {who}, {why}: it stays drained")
-
-
-def never_registered(worker: Worker, sight: Sight) -> Hold | None:
-    """Say that Slurm has never had the node of a worker, if so."""
-    if sight.registered(worker):
-        return None
-    return Hold(
-        Wait.NEVER_REGISTERED,
-        f"Slurm has never listed {worker.slurm_name}: see the log of slurmd in pod {worker.name}, "
-        "and delete the pod to start it again",
+def foreign_drain(node: Node) -> Defer:
+    """Return the wait for a node that another client drained, or Slurm, which does not undrain it either."""
+    return Defer(
+        Reason.FOREIGN_DRAIN,
+        messages.foreign_drain(node.name, node.reason, rejected="INVALID_REG" in node.state),
     )
 
 
-def lost_until(worker: Worker, sight: Sight) -> datetime | None:
+def never_registered(worker: Worker, slurm: SlurmState) -> Defer | None:
+    """Say that Slurm has never had the node of a worker, if so."""
+    if slurm.registered(worker):
+        return None
+    return Defer(
+        Reason.NEVER_REGISTERED,
+        messages.never_registered(worker.slurm_name, worker.name),
+    )
+
+
+def lost_until(worker: Worker, slurm: SlurmState) -> datetime | None:
     """Return until when a pod that Slurm lost may still run jobs; None if it was not busy when last seen."""
-    last = sight.last_known(worker.slurm_name)
+    last = slurm.last_known(worker.slurm_name)
     seen_busy = any(one.type in _BUSY_CONDITIONS and one.status == "True" for one in worker.conditions) or (
         last is not None and node_busy(last)
     )
@@ -196,21 +212,20 @@ def read_deadline(worker: Worker) -> datetime | None:
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
-def _long_gone(worker: Worker, sight: Sight, wall: datetime) -> Hold | None:
+def _long_gone(worker: Worker, slurm: SlurmState, wall: datetime) -> Defer | None:
     """Say why a running pod whose node is absent must stay, if so."""
     name = worker.slurm_name
-    until = lost_until(worker, sight)
-    if until is not None and until > sight.earliest(wall):
-        when = "somebody deletes the pod" if until >= _ENDLESS else f"{until:%Y-%m-%dT%H:%M:%SZ}"
-        return Hold(
-            Wait.LOST_WHILE_BUSY,
-            f"Slurm lost {name} while jobs ran on it; they may run on, so it stays until {when}",
+    until = lost_until(worker, slurm)
+    if until is not None and until > slurm.earliest(wall):
+        return Defer(
+            Reason.LOST_WHILE_BUSY,
+            messages.lost_while_busy(name, None if until >= _ENDLESS else until),
         )
-    if (listed := sight.jobs_left(name)) is not None:
+    if (listed := slurm.jobs_left(name)) is not None:
         return listed
-    if not worker.stated and (unknown := never_registered(worker, sight)) is not None:
+    if not worker.stated and (unknown := never_registered(worker, slurm)) is not None:
         return unknown
-    evidence = sight.absent(name)
+    evidence = slurm.absent(name)
     since = worker.ready_since or worker.created
     if (
         evidence is None
@@ -218,11 +233,11 @@ def _long_gone(worker: Worker, sight: Sight, wall: datetime) -> Hold | None:
         or evidence.at - evidence.since < REGISTRATION_SECONDS
         or (wall - since).total_seconds() < REGISTRATION_SECONDS
     ):
-        return Hold(Wait.NODE_ABSENT, f"Slurm does not list {name}, which may still register")
-    if sight.contradicted(name):
-        return Hold(
-            Wait.LIST_SUSPICIOUS,
-            f"Slurm does not list {name}, but says by name that it is there: the list is not whole",
+        return Defer(Reason.NODE_ABSENT, messages.may_register(name))
+    if slurm.contradicted(name):
+        return Defer(
+            Reason.LIST_SUSPICIOUS,
+            messages.list_incomplete(name),
         )
     return None
 
@@ -257,12 +272,12 @@ class Weighed:
 
 def counts_until(seen: Observation, confirmed: Confirmed | None) -> float | None:
     """Return until when the list of nodes at hand is ground enough; None if it is not."""
-    taken = None if seen.view is None else seen.view.taken
-    if taken is None:
+    listed_at = None if seen.view is None else seen.view.listed_at
+    if listed_at is None:
         return None
-    if taken > seen.now - FRESH_SECONDS:
-        return taken + FRESH_SECONDS + LASTS_SECONDS
-    if confirmed is None or taken <= confirmed.listed:
+    if listed_at > seen.now - FRESH_SECONDS:
+        return listed_at + FRESH_SECONDS + LASTS_SECONDS
+    if confirmed is None or listed_at <= confirmed.listed:
         return None
     until = confirmed.ended + LASTS_SECONDS
     return until if seen.now < until else None
@@ -308,11 +323,11 @@ def settling(seen: Observation, memory: NodeChanges, name: str) -> bool:
 
     What its pod would say until then is about to be false, and most idle pods are gone by then.
     """
-    taken = -math.inf if seen.view is None or seen.view.taken is None else seen.view.taken
+    listed_at = -math.inf if seen.view is None or seen.view.listed_at is None else seen.view.listed_at
     since = memory.changing.get(name)
     if since is None:
         since = memory.written.get(name, -math.inf)
-        if taken > since:
+        if listed_at > since:
             return False
     return seen.now - since < SETTLES_SECONDS
 

@@ -6,9 +6,9 @@ Controller that is deleted too (then there is no Slurm left to ask), and `--casc
 the pods are to stay. In the first two cases the pods lose their protection before: no operator would remove
 it later, and Kubernetes could not delete them.
 
-An external Slurm goes on without its Controller, and so do its jobs: the NodeSet waits for its answer, or for
-a person. That it is external is an annotation of the NodeSet, by which also a process knows it that never saw
-the Controller.
+An external Slurm goes on without its Controller, and so do its jobs and its reservations: the NodeSet waits
+for its answer, or for a user. That it is external is an annotation of the NodeSet, by which also a process
+knows it that never saw the Controller.
 
 With `--cascade=foreground` Kubernetes deletes what the NodeSet owns at once, not only the pods, which are
 protected, but also the budget that protects them from evictions. So it and the Service are kept for as long
@@ -24,24 +24,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages, observation
 from slurm_operator.controllers.nodeset.decide.actions import (
     AddFinalizer,
-    Hold,
+    Defer,
     PatchPod,
     RecordExternal,
     RemoveFinalizer,
-    Wait,
 )
-from slurm_operator.controllers.nodeset.decide.observation import Fate, Observation
+from slurm_operator.controllers.nodeset.decide.observation import ControllerState, Observation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.controllers.nodeset.decide.actions import Action
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
-    from slurm_operator.kube.meta import Object, ObjectMeta
-    from slurm_operator.kube.wire import BadObject
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
+    from slurm_operator.kube.manifests.wire import BadObject
+    from slurm_operator.kube.models.meta import Object, ObjectMeta
 
 
 def skips_drain(seen: Observation) -> bool:
@@ -61,7 +61,7 @@ def guard(seen: Observation) -> list[Action]:
 
 def lets_go(seen: Observation) -> bool:
     """Tell whether a NodeSet that is being deleted needs no drain."""
-    return skips_drain(seen) or _without_slurm(seen) or orphans(seen)
+    return skips_drain(seen) or without_slurm(seen) or orphans(seen)
 
 
 def orphans(seen: Observation) -> bool:
@@ -84,25 +84,21 @@ def unprotect(seen: Observation) -> list[Action]:
 
 def still_protected(uid: str, pods: Iterable[Object]) -> str | None:
     """Return why a NodeSet that needs no drain must stay, given all pods: Kubernetes could not delete one."""
-    label = wellknown.LABEL_POD_PROTECT
     found = sorted(
         pod.metadata.name
         for pod in pods
         if _owns(uid, pod.metadata)
-        and pod.metadata.labels.get(label) == wellknown.TRUE
+        and pod.metadata.labels.get(wellknown.LABEL_POD_PROTECT) == wellknown.TRUE
         and pod.metadata.deletion_timestamp is None
     )
     if not found:
         return None
-    return (
-        f"pod {found[0]} is still protected, so Kubernetes could not delete it with the NodeSet: "
-        f"remove its label {label}"
-    )
+    return messages.still_protected(found[0])
 
 
-def _without_slurm(seen: Observation) -> bool:
+def without_slurm(seen: Observation) -> bool:
     """Return whether the Controller is deleted, and its slurmctld with it."""
-    return seen.controller in (Fate.LEAVES, Fate.GONE)
+    return seen.controller in (ControllerState.LEAVES, ControllerState.GONE)
 
 
 def record(seen: Observation) -> list[Action]:
@@ -111,17 +107,14 @@ def record(seen: Observation) -> list[Action]:
     return [] if seen.external is None or seen.external == written else [RecordExternal(seen.external)]
 
 
-def unreachable(seen: Observation, sight: Sight) -> list[Hold]:
+def unreachable(seen: Observation, slurm: SlurmState) -> list[Defer]:
     """Say that an external Slurm whose Controller is gone cannot be asked, if so."""
-    if seen.controller is not Fate.OUTLIVED or sight.sees or sight.unasked or not seen.workers:
+    if seen.controller is not ControllerState.OUTLIVED or slurm.sees or slurm.unasked:
         return []
-    name = seen.nodeset.spec.controller_ref.name
-    text = (
-        f"Controller {name!r} is deleted and its external Slurm cannot be asked, so running jobs cannot be "
-        "ruled out: create the Controller and its RestApi or Cluster again, or annotate the NodeSet with "
-        f"{wellknown.ANNOTATION_SKIP_DRAIN}=true to delete it with whatever runs"
-    )
-    return [Hold(Wait.CONTROLLER_GONE, text)]
+    if not seen.workers and wellknown.FINALIZER_RESERVATION not in seen.nodeset.metadata.finalizers:
+        return []
+    name, left = seen.nodeset.spec.controller_ref.name, "" if seen.workers else seen.nodeset.reservation_name
+    return [Defer(Reason.CONTROLLER_GONE, messages.controller_gone(name, left))]
 
 
 def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) -> str | None:
@@ -132,15 +125,9 @@ def strays(uid: str, pods: Iterable[Object], unreadable: Iterable[BadObject]) ->
     owned = sorted(pod.metadata.name for pod in pods if _owns(uid, pod.metadata))
     unknown = sorted(one.key.name for one in unreadable if not one.metadata.name or _owns(uid, one.metadata))
     if owned:
-        return (
-            f"{len(owned)} pods without the labels of a worker, such as {owned[0]}, would go with the "
-            "NodeSet, and nobody knows what runs in them: delete them, or their ownerReference"
-        )
+        return messages.unlabelled_pods(len(owned), owned[0])
     if unknown:
-        return (
-            f"{len(unknown)} pods, such as {unknown[0]!r}, cannot be read and might go with the NodeSet: "
-            "mend or delete them"
-        )
+        return messages.unreadable_pods(len(unknown), unknown[0])
     return None
 
 

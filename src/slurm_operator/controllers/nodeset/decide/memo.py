@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
-    from slurm_operator.kube.models import Node
-    from slurm_operator.objects.nodefit import Fit
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
+    from slurm_operator.kube.models.kinds import Node
+    from slurm_operator.objects.node_fit import Fit
 
 # Far above the workers of one NodeSet; those of pods that are gone are dropped then.
 _MANY_CLAIMS: Final = 50_000
@@ -39,7 +39,7 @@ class Rested:
         self._now: dict[str, Grounds] = {}
 
     def begin(self, era: Hashable) -> None:
-        """Start a pass; what all workers have in common is the era, and another one starts from nothing."""
+        """Start a reconcile; what all workers share is the era, and another one starts from nothing."""
         self._before = self._now if era == self._era else {}
         self._era, self._now = era, {}
 
@@ -59,28 +59,28 @@ class Rested:
 class Memo:
     """What one process remembers of one NodeSet, to be quick."""
 
-    __slots__ = ("_claims", "_fit", "_machines", "_sight", "upkeep")
+    __slots__ = ("_claims", "_fit", "_node_checks", "_slurm_state", "upkeep")
 
     def __init__(self) -> None:
         self.upkeep = Rested()
         self._claims: dict[str, tuple[object, Hashable, tuple[str, ...]]] = {}
-        self._sight: tuple[object, Sight] | None = None
+        self._slurm_state: tuple[object, SlurmState] | None = None
         self._fit: Fit | None = None
-        self._machines: dict[str, tuple[Node, tuple[bool, bool, str]]] = {}
+        self._node_checks: dict[str, tuple[Node, tuple[bool, bool, str]]] = {}
 
-    def sight(self, seen: object, make: Callable[[], Sight]) -> Sight:
+    def slurm_state(self, seen: object, make: Callable[[], SlurmState]) -> SlurmState:
         """Return the answers of an observation, which the plan and its report share."""
-        if self._sight is None or self._sight[0] is not seen:
-            self._sight = (seen, make())
-        return self._sight[1]
+        if self._slurm_state is None or self._slurm_state[0] is not seen:
+            self._slurm_state = (seen, make())
+        return self._slurm_state[1]
 
-    def machines(
+    def node_checks(
         self, fit: Fit, nodes: Mapping[str, Node], hostname: Callable[[Node], str]
     ) -> Callable[[Node], tuple[bool, bool, str]]:
         """Return what tells of a Kubernetes node whether it keeps and admits workers, and their name."""
-        if fit != self._fit or len(self._machines) > 2 * len(nodes):
-            self._fit, self._machines = fit, {}
-        known = self._machines
+        if fit != self._fit or len(self._node_checks) > 2 * len(nodes):
+            self._fit, self._node_checks = fit, {}
+        known = self._node_checks
 
         def ask(node: Node) -> tuple[bool, bool, str]:
             name = node.metadata.name

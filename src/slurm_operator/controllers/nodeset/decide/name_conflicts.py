@@ -25,7 +25,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api.nodeset import ScalingMode, daemon_hostname
-from slurm_operator.controllers.nodeset.decide.actions import Hold, Wait
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import Defer
 from slurm_operator.objects.slurmd_names import Series, series
 
 if TYPE_CHECKING:
@@ -33,8 +35,8 @@ if TYPE_CHECKING:
 
     from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.observation import Observation
-    from slurm_operator.kube.models import Node
-    from slurm_operator.objects.nodefit import Fit
+    from slurm_operator.kube.models.kinds import Node
+    from slurm_operator.objects.node_fit import Fit
 
 _NOBODY: Final[frozenset[str]] = frozenset()
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
@@ -47,16 +49,16 @@ class Neighbour:
     name: str
     uid: str
     older: bool
-    """It was there before the NodeSet that is looked at."""
+    """It was created before the NodeSet that is being reconciled."""
     numbers: Series | None
-    machines: Fit | None
+    fit: Fit | None
     """Which Kubernetes nodes give their names to its workers."""
 
-    def wants(self, name: str, machine: Node | None) -> bool:
-        """Tell whether one of its workers should have a name; `machine` is the node called so."""
+    def wants(self, name: str, kube_node: Node | None) -> bool:
+        """Tell whether one of its workers should have a name; `kube_node` is the node called so."""
         if self.numbers is not None and name in self.numbers:
             return True
-        return self.machines is not None and machine is not None and self.machines.suits(machine)
+        return self.fit is not None and kube_node is not None and self.fit.suits(kube_node)
 
 
 def age(nodeset: NodeSet) -> tuple[datetime, str, str]:
@@ -66,42 +68,42 @@ def age(nodeset: NodeSet) -> tuple[datetime, str, str]:
 
 
 def neighbours(
-    nodeset: NodeSet, siblings: Iterable[NodeSet], machines: Callable[[NodeSet], Fit | None]
+    nodeset: NodeSet, siblings: Iterable[NodeSet], fits: Callable[[NodeSet], Fit | None]
 ) -> tuple[Neighbour, ...]:
-    """Return the other NodeSets of a Controller, the oldest first; `machines` says where workers belong."""
+    """Return the other NodeSets of a Controller, the oldest first; `fits` says where workers belong."""
     others = sorted((one for one in siblings if one.metadata.uid != nodeset.metadata.uid), key=age)
     mine = age(nodeset)
-    return tuple(_neighbour(one, older=age(one) < mine, machines=machines) for one in others)
+    return tuple(_neighbour(one, older=age(one) < mine, fits=fits) for one in others)
 
 
-def heirs(
+def claimants(
     nodesets: Iterable[NodeSet],
-    machines: Callable[[NodeSet], Fit | None],
+    fits: Callable[[NodeSet], Fit | None],
     name: str,
-    machine: Node | None,
+    kube_node: Node | None,
 ) -> list[NodeSet]:
-    """Return the NodeSets that ask for a name; `machine` is the Kubernetes node of that name."""
-    return [one for one in nodesets if _neighbour(one, older=False, machines=machines).wants(name, machine)]
+    """Return the NodeSets that ask for a name; `kube_node` is the Kubernetes node of that name."""
+    return [one for one in nodesets if _neighbour(one, older=False, fits=fits).wants(name, kube_node)]
 
 
-def taken(seen: Observation, name: str, machine: Node | None = None) -> Hold | None:
+def name_conflict(seen: Observation, name: str, kube_node: Node | None = None) -> Defer | None:
     """Say why a NodeSet must not make a worker of a name, if it is another one's."""
-    if not seen.neighbours or (machine is None and series(seen.nodeset) is None):
+    if not seen.neighbours or (kube_node is None and series(seen.nodeset) is None):
         # With host networking a worker has the name of its Kubernetes node, which is not known yet.
         return None
-    bearers = seen.bearers.get(name, _NOBODY)
-    having = next((one for one in seen.neighbours if one.uid in bearers), None)
+    name_holders = seen.name_holders.get(name, _NOBODY)
+    having = next((one for one in seen.neighbours if one.uid in name_holders), None)
     if having is not None:
-        return _hold(seen, having, f"{name!r} in Slurm is a worker of NodeSet {having.name}")
-    node = machine or _called(seen.nodes, name)
+        return _conflict(messages.name_used_by(name, having.name, _field(seen, having)))
+    node = kube_node or _called(seen.nodes, name)
     wanting = next((one for one in seen.neighbours if one.older and one.wants(name, node)), None)
     if wanting is None:
         return None
-    return _hold(seen, wanting, f"{name!r} in Slurm is for NodeSet {wanting.name}, which is older")
+    return _conflict(messages.name_of_older(name, wanting.name, _field(seen, wanting)))
 
 
-def shared(seen: Observation) -> dict[str, Hold]:
-    """Return the names of this NodeSet's workers that workers of an older one have, too, each with a hold."""
+def shared(seen: Observation) -> dict[str, Defer]:
+    """Return the names of workers that conflict with an older NodeSet, each with what it waits for."""
     older = [one for one in seen.neighbours if one.older]
     if not older:
         return {}
@@ -109,29 +111,28 @@ def shared(seen: Observation) -> dict[str, Hold]:
     found = {}
     for worker in seen.workers:
         name = worker.slurm_name
-        bearers = seen.bearers.get(name, _NOBODY)
-        if bearers == mine:
+        name_holders = seen.name_holders.get(name, _NOBODY)
+        if name_holders == mine:
             continue
-        if (other := next((one for one in older if one.uid in bearers), None)) is not None:
-            text = f"{name!r} in Slurm is a worker of NodeSet {other.name}, too, which is older"
-            found[name] = _hold(seen, other, text, ", and delete this one's pod when no job is in it")
+        if (other := next((one for one in older if one.uid in name_holders), None)) is not None:
+            found[name] = _conflict(messages.name_conflict(name, other.name, _field(seen, other)))
     return found
 
 
 def borne(seen: Observation, name: str) -> bool:
     """Tell whether another NodeSet has a worker of a name."""
-    bearers = seen.bearers.get(name, _NOBODY)
-    return any(one.uid in bearers for one in seen.neighbours)
+    name_holders = seen.name_holders.get(name, _NOBODY)
+    return any(one.uid in name_holders for one in seen.neighbours)
 
 
-def _neighbour(nodeset: NodeSet, *, older: bool, machines: Callable[[NodeSet], Fit | None]) -> Neighbour:
+def _neighbour(nodeset: NodeSet, *, older: bool, fits: Callable[[NodeSet], Fit | None]) -> Neighbour:
     follows = nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET and not nodeset.deleting
     return Neighbour(
         name=nodeset.metadata.name,
         uid=nodeset.metadata.uid,
         older=older,
         numbers=series(nodeset),
-        machines=machines(nodeset) if follows else None,
+        fit=fits(nodeset) if follows else None,
     )
 
 
@@ -141,10 +142,14 @@ def _called(nodes: Mapping[str, Node], name: str) -> Node | None:
     return node if node is not None and expected_hostname(node) == name else None
 
 
-def _hold(seen: Observation, other: Neighbour, text: str, rest: str = "") -> Hold:
+def _conflict(message: str) -> Defer:
+    return Defer(Reason.NAME_TAKEN, message)
+
+
+def _field(seen: Observation, other: Neighbour) -> str:
+    """Return the field of the pod template that gives two NodeSets the same name."""
     by_machine = series(seen.nodeset) is None and other.numbers is None
-    field = "nodeSelector" if by_machine else "hostname"
-    return Hold(Wait.NAME_TAKEN, f"{text}: change spec.template.spec.{field} of one of them{rest}")
+    return "nodeSelector" if by_machine else "hostname"
 
 
 # Kubernetes' alphabet for generated names.

@@ -24,16 +24,17 @@ from slurm_operator.api import removal, wellknown
 from slurm_operator.api.nodeset import NodeSet, ScalingMode
 from slurm_operator.controllers.nodeset.decide.memo import Memo
 from slurm_operator.objects import slurmd_identity
-from slurm_operator.objects.nodefit import Fit
+from slurm_operator.objects.node_fit import Fit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from slurm_operator.controllers.nodeset.decide.actions import Hold
+    from slurm_operator.controllers.nodeset.decide.actions import Defer
     from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
-    from slurm_operator.kube.meta import Condition
-    from slurm_operator.kube.models import Node, PersistentVolumeClaim, Pod
-    from slurm_operator.slurm.view import ClusterView
+    from slurm_operator.kube.models.kinds import Node, PersistentVolumeClaim, Pod
+    from slurm_operator.kube.models.meta import Condition
+    from slurm_operator.objects.slurmd_records import RecordShape
+    from slurm_operator.slurm.model.view import ClusterView
 
 _NEVER: Final = datetime.max.replace(tzinfo=UTC)
 _ALIVE: Final = frozenset(
@@ -136,7 +137,7 @@ class Revision:
     same: frozenset[str]
 
 
-class Fate(Enum):
+class ControllerState(Enum):
     """What becomes of the Controller that the NodeSet belongs to."""
 
     STAYS = "stays"
@@ -147,11 +148,20 @@ class Fate(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class NodeAnswer:
     """What Slurm said when it was asked for one node by its name, and when that question was sent."""
 
     at: float
     exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FailedResume:
+    """A node did not come up in time: so often in a row, last seen at a moment, with a time of Slurm's."""
+
+    times: int
+    at: float
+    stamp: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,19 +180,19 @@ class Observation:
     """On which Kubernetes nodes workers belong."""
     claims: Mapping[str, PersistentVolumeClaim] = field(default_factory=dict)
     """The volume claims of the pods, those that exist, by name."""
-    controller: Fate = Fate.STAYS
+    controller: ControllerState = ControllerState.STAYS
     external: bool | None = None
     """Whether the slurmctld of the Controller is external; None without a Controller."""
     settled: bool = True
     """The cache of pods shows all that this process has written."""
     since: float = -math.inf
     written: Mapping[str, float] = field(default_factory=dict)
-    asked: Mapping[str, Asked] = field(default_factory=dict)
+    asked: Mapping[str, NodeAnswer] = field(default_factory=dict)
     """The last answers about single nodes, and about the reservation (`names.reservation_key`).
 
     They say that it exists, not what is on it.
     """
-    budget: Hold | None = None
+    budget: Defer | None = None
     """Why the PodDisruptionBudget of the workers does not protect them, if so."""
     failures: Mapping[str, int] = field(default_factory=dict)
     """How many pods of a worker have ended in a row, by their name, where none has followed yet."""
@@ -190,8 +200,16 @@ class Observation:
     """Conditions of Kubernetes nodes whose text becomes the reason of a drain."""
     neighbours: tuple[Neighbour, ...] = ()
     """The other NodeSets of the Controller, the oldest first."""
-    bearers: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    name_holders: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Where there are neighbours: the UIDs of the NodeSets with a pod of a name, by that name in Slurm."""
+    record: RecordShape | None = None
+    """What the records of autoscaled workers say; None while that is not known."""
+    lacks: str = ""
+    """Why the Slurm cluster cannot be autoscaled, if so."""
+    resumes: Mapping[str, FailedResume] = field(default_factory=dict)
+    """How often in a row nodes did not come up in time, by their names in Slurm."""
+    made: Mapping[str, str] = field(default_factory=dict)
+    """The lines from which this process created records, by their names in Slurm."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """Makes the next plan quicker, and never another one."""
 

@@ -13,34 +13,48 @@ the writes would be in the way of what moves. So they are put off, for some seco
     - the pod has just become ready, and others are still starting: a user who scales out waits for these,
       and for the status that counts them. Not if the node has work: that is recorded at once, since the
       record is needed if Slurm loses the node.
+
+What a worker says about its Slurm node, and the node about its worker.
+
+On the pod: the label that protects it (`protection`), the latest end of its jobs, where it is in the
+topology. On the Slurm node: which pod it is, its topology and its features. Everything is compared first; at
+rest nothing is written. `metadata_patch` and `status_patch` are the bodies of such writes to pods.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.reasons import BLOCKING, Reason
+from slurm_operator.controllers.nodeset.decide import observation, protection
 from slurm_operator.controllers.nodeset.decide.actions import (
     CreatePod,
+    Defer,
     DrainNodes,
-    Hold,
     ResumeNodes,
     UndrainNodes,
-    Wait,
 )
-from slurm_operator.kube.meta import Condition
-from slurm_operator.kube.texts import shorten
+from slurm_operator.kube.models.meta import Condition
+from slurm_operator.kube.models.text_limits import shorten
+from slurm_operator.objects import node_fit, slurmd_identity, slurmd_marks
+from slurm_operator.slurm.decide.node_changes import Comment, Features, Topology, Unchanged
+from slurm_operator.slurm.model.records import NodeUpdate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from datetime import datetime
 
-    from slurm_operator.controllers.nodeset.decide.actions import Action, Decision
+    from slurm_operator.controllers.nodeset.decide.actions import Action, Decision, PatchPod, PatchPodStatus
     from slurm_operator.controllers.nodeset.decide.cordon import Changes
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
-    from slurm_operator.slurm.model import Node
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
+    from slurm_operator.objects.desired import Manifest
+    from slurm_operator.slurm.decide.node_changes import NodeChange
+    from slurm_operator.slurm.model.records import Node
 
 
 def _slurm_word(state: str) -> str:
@@ -52,7 +66,7 @@ def _slurm_word(state: str) -> str:
 
 _BASE: Final = {_slurm_word(state): state for state in wellknown.SLURM_BASE_STATES}
 _FLAGS: Final = {_slurm_word(state): state for state in wellknown.SLURM_FLAG_STATES}
-_WAITS: Final = {wait.value: wait for wait in Wait}
+_WAITS: Final = {wait.value: wait for wait in BLOCKING}
 
 
 def state_names(node: Node) -> tuple[str, ...]:
@@ -81,7 +95,7 @@ def _conditions(state: tuple[str, ...], message: str) -> tuple[Condition, ...]:
 
 def safe_condition(decision: Decision) -> Condition:
     """Return the condition that says whether a pod that must be removed may be deleted."""
-    if isinstance(decision, Hold):
+    if isinstance(decision, Defer):
         return Condition(
             type=wellknown.POD_CONDITION_SAFE,
             status="False",
@@ -93,11 +107,11 @@ def safe_condition(decision: Decision) -> Condition:
     )
 
 
-def said_hold(worker: Worker) -> Hold | None:
-    """Return the hold that a pod says it is in, if it does."""
+def recorded_wait(worker: Worker) -> Defer | None:
+    """Return what a pod waits for by its own condition, if it has one."""
     for one in worker.conditions:
         if one.type == wellknown.POD_CONDITION_SAFE and one.status == "False" and one.reason in _WAITS:
-            return Hold(_WAITS[one.reason], one.message)
+            return Defer(_WAITS[one.reason], one.message)
     return None
 
 
@@ -141,12 +155,12 @@ JUST_NOW_SECONDS: Final = 10.0
 STARTS_SECONDS: Final = 30.0
 
 
-class Telling:
+class PodConditionUpdates:
     """Decides for each pod of one plan; `put_off` says whether any has to wait."""
 
-    def __init__(self, seen: Observation, sight: Sight, actions: Iterable[Action]) -> None:
+    def __init__(self, seen: Observation, slurm: SlurmState, actions: Iterable[Action]) -> None:
         self._seen = seen
-        self._sight = sight
+        self._slurm = slurm
         planned = [*actions]
         self.moving = {
             name
@@ -168,7 +182,7 @@ class Telling:
         if (
             (name in self.moving and (cordon is not None or self._just_ready(worker)))
             or self._jobs_follow(name, decision)
-            or (self._coming and decision is None and self._just_ready(worker) and not self._sight.busy(name))
+            or (self._coming and decision is None and self._just_ready(worker) and not self._slurm.busy(name))
         ):
             self.put_off = True
             return True
@@ -186,9 +200,118 @@ class Telling:
     def _jobs_follow(self, name: str, decision: Decision | None) -> bool:
         view = self._seen.view
         return (
-            isinstance(decision, Hold)
-            and decision.reason is Wait.JOBS_UNKNOWN
+            isinstance(decision, Defer)
+            and decision.reason is Reason.JOBS_UNKNOWN
             and view is not None
             and name in view.owed
             and view.jobs_failure is None
         )
+
+
+# Slurm has no dates beyond these.
+_LAST_YEAR = 9999
+
+
+def labels(seen: Observation, slurm: SlurmState, worker: Worker, *, cordoned: bool) -> dict[str, str | None]:
+    """Return the labels to change on a pod; None removes."""
+    wanted: dict[str, str | None] = {**slurmd_identity.overdue_labels(seen.nodeset, worker.pod)}
+    # The budget selects by it; pods of the first versions lack it.
+    if not worker.labels.get(wellknown.LABEL_CLUSTER):
+        wanted[wellknown.LABEL_CLUSTER] = seen.nodeset.spec.controller_ref.name
+    protect = protection.wanted(worker, slurm, cordoned=cordoned)
+    wanted[wellknown.LABEL_POD_PROTECT] = wellknown.TRUE if protect else None
+    return {key: value for key, value in wanted.items() if worker.labels.get(key) != value}
+
+
+def tolerations(slurm: SlurmState, worker: Worker) -> tuple[dict[str, Any], ...]:
+    """Return all tolerations that a pod of an older version should have; none if it has them already.
+
+    They are a list that is replaced as a whole, so only in a pod that has not changed.
+    """
+    if not slurm.protects or worker.finished:
+        return ()
+    return tuple(node_fit.overdue_tolerations(worker.pod) or ())
+
+
+def remarks(seen: Observation, slurm: SlurmState, worker: Worker) -> dict[str, str | None]:
+    """Return the annotations to change on a pod; None removes."""
+    wanted: dict[str, str | None] = protection.annotation(seen, worker)
+    known, end = slurm.deadline(worker.slurm_name)
+    if known:
+        wanted[wellknown.ANNOTATION_POD_DEADLINE] = None if end is None else moment_text(end)
+    node = seen.nodes.get(worker.node) if worker.scheduled else None
+    if node is not None:
+        text = node.metadata.annotations.get(wellknown.ANNOTATION_TOPOLOGY)
+        said = worker.annotations.get(wellknown.ANNOTATION_TOPOLOGY)
+        if text:
+            wanted[wellknown.ANNOTATION_TOPOLOGY] = text
+        elif said and isinstance(slurm.decide(worker.slurm_name, Topology("")), Unchanged):
+            # Removed once Slurm has forgotten it too: until then the pod remembers that there was one.
+            wanted[wellknown.ANNOTATION_TOPOLOGY] = None
+    return {key: value for key, value in wanted.items() if worker.annotations.get(key) != value}
+
+
+def changes(seen: Observation, slurm: SlurmState, worker: Worker) -> list[NodeChange]:
+    """Return what the Slurm node of a pod should be told."""
+    slurm_node = slurm.node(worker.slurm_name)
+    if slurm_node is None or not worker.healthy:
+        return []
+    wanted: list[NodeChange] = []
+    # Nearly always equal: only what differs is worth a call of `decide`.
+    comment = slurmd_marks.comment(seen.nodeset, worker.pod)
+    if slurm_node.comment != comment:
+        wanted.append(Comment(comment))
+    node = seen.nodes.get(worker.node)
+    if node is not None:
+        topology = node.metadata.annotations.get(wellknown.ANNOTATION_TOPOLOGY, "")
+        # Slurm may have a topology of its own making: it is cleared only if it came from here.
+        if topology != slurm_node.topology and (
+            topology or worker.annotations.get(wellknown.ANNOTATION_TOPOLOGY)
+        ):
+            wanted.append(Topology(topology))
+        text = node.metadata.annotations.get(wellknown.ANNOTATION_NODE_FEATURES, "")
+        features = tuple(sorted({name for part in text.split(",") if (name := part.strip())}))
+        if features or any(
+            one.startswith(wellknown.FEATURE_PREFIX)
+            for one in (*slurm_node.features, *slurm_node.active_features)
+        ):
+            wanted.append(Features(features, wellknown.FEATURE_PREFIX))
+    return [change for change in wanted if isinstance(slurm.decide(worker.slurm_name, change), NodeUpdate)]
+
+
+def moment_text(seconds: float) -> str:
+    """Return a moment of Slurm's clock as Kubernetes writes moments."""
+    try:
+        moment = datetime.fromtimestamp(seconds, UTC)
+    except (OverflowError, ValueError, OSError):
+        return observation.NO_DEADLINE
+    return observation.NO_DEADLINE if moment.year >= _LAST_YEAR else f"{moment:%Y-%m-%dT%H:%M:%SZ}"
+
+
+def metadata_patch(action: PatchPod) -> Manifest:
+    """Return the body that changes labels, annotations and tolerations of a pod, by strategic merge."""
+    metadata: dict[str, Any] = {"uid": action.uid}
+    if action.labels:
+        metadata["labels"] = dict(action.labels)
+    if action.annotations:
+        metadata["annotations"] = dict(action.annotations)
+    if action.version:
+        metadata["resourceVersion"] = action.version
+    # A list of tolerations is replaced as a whole.
+    spec = {"spec": {"tolerations": [*action.tolerations]}} if action.tolerations else {}
+    return {"metadata": metadata, **spec}
+
+
+def status_patch(action: PatchPodStatus) -> Manifest:
+    """Return the body that changes conditions of a pod, by strategic merge."""
+    removed = [{"$patch": "delete", "type": kind} for kind in action.remove]
+    return {
+        "metadata": {"uid": action.uid},
+        "status": {"conditions": [*map(_wire, action.set), *removed]},
+    }
+
+
+def _wire(condition: Condition) -> dict[str, Any]:
+    """Return a condition with all that could be left over from the one before."""
+    wire: dict[str, Any] = {"reason": "", "message": "", **msgspec.to_builtins(condition)}
+    return wire

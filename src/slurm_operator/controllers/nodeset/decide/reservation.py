@@ -4,7 +4,9 @@ It is made once for each start time: that it has been made is kept in the condit
 that a window that is over does not open again. A reservation that the Go operator made is recognised by the
 same condition. While the Controller exists, the finalizer stays until Slurm has confirmed that the
 reservation is gone, in its answer to the deletion; that Slurm cannot be queried, or that a list does not have
-it, is no such confirmation. If the Controller is deleted, the finalizer is removed at once.
+it, is no such confirmation. If the Controller is deleted and its Slurm with it, the finalizer is removed at
+once. An external Slurm goes on, and so does the reservation: the finalizer stays as for any other Slurm,
+unless that Slurm cannot be asked and the NodeSet is to be deleted without a drain.
 
 Whether to write to the reservation once more: Slurm took the last write, and yet lists it otherwise. Pure.
 
@@ -27,22 +29,22 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.shared import find_condition
 from slurm_operator.api.updates import UpdateStrategyType
-from slurm_operator.controllers.nodeset.decide import observation
+from slurm_operator.controllers.nodeset.decide import finalizer, messages, observation
 from slurm_operator.controllers.nodeset.decide.actions import (
     AddFinalizer,
     DeleteReservation,
     RemoveFinalizer,
     WriteReservation,
 )
-from slurm_operator.controllers.nodeset.decide.observation import Fate
-from slurm_operator.slurm import hostlist
-from slurm_operator.slurm.model import ReservationSpec
+from slurm_operator.controllers.nodeset.decide.observation import ControllerState
+from slurm_operator.slurm.model import hostlist
+from slurm_operator.slurm.model.records import ReservationSpec
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.decide.actions import Action
     from slurm_operator.controllers.nodeset.decide.observation import Observation
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
-    from slurm_operator.slurm.model import Reservation
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
+    from slurm_operator.slurm.model.records import Reservation
 
 _RECURRING: Final = frozenset({"HOURLY", "DAILY", "WEEKLY", "WEEKEND", "WEEKDAY"})
 _FORCE: Final = "FORCE_START"
@@ -55,9 +57,9 @@ _STALE_AFTER: Final = 90.0
 def known(seen: Observation) -> bool:
     """Tell whether it can be said which reservations there are."""
     view = seen.view
-    if view is None or view.reservations_taken is None or view.reservations_taken <= seen.since:
+    if view is None or view.reservations_listed_at is None or view.reservations_listed_at <= seen.since:
         return False
-    return seen.now - view.reservations_taken <= _STALE_AFTER and view.failure is None
+    return seen.now - view.reservations_listed_at <= _STALE_AFTER and view.failure is None
 
 
 def present(seen: Observation) -> Reservation | None:
@@ -65,22 +67,21 @@ def present(seen: Observation) -> Reservation | None:
     return None if seen.view is None else seen.view.reservations.get(seen.nodeset.reservation_name)
 
 
-def reserve(seen: Observation, sight: Sight) -> list[Action]:
+def reserve(seen: Observation, slurm: SlurmState) -> list[Action]:
     """Return what to do about the reservation and its finalizer."""
-    finalizer = wellknown.FINALIZER_RESERVATION
-    kept = finalizer in seen.nodeset.metadata.finalizers
+    kept = wellknown.FINALIZER_RESERVATION in seen.nodeset.metadata.finalizers
     if not wanted(seen):
         return _give_up(seen) if kept else []
     nodes = tuple(
         sorted(
             worker.slurm_name
             for worker in seen.workers
-            if worker.active and sight.node(worker.slurm_name) is not None
+            if worker.active and slurm.node(worker.slurm_name) is not None
         )
     )
     if not nodes or not known(seen):
         return []
-    return _keep(seen, _spec(seen, nodes)) if kept else [AddFinalizer(finalizer)]
+    return _keep(seen, _spec(seen, nodes)) if kept else [AddFinalizer(wellknown.FINALIZER_RESERVATION)]
 
 
 def _keep(seen: Observation, spec: ReservationSpec) -> list[Action]:
@@ -114,7 +115,7 @@ def wanted(seen: Observation) -> bool:
         spec.update_strategy.type == UpdateStrategyType.SCHEDULED_UPDATE
         and (seen.daemon or spec.replicas > 0)
         and not seen.nodeset.deleting
-        and seen.controller is Fate.STAYS
+        and seen.controller is ControllerState.STAYS
     )
 
 
@@ -131,13 +132,18 @@ def made(seen: Observation) -> bool:
     start = _start(seen)
     # The Go operator keeps the start in the time of the transition.
     return start is not None and (
-        condition.message == window_text(start) or condition.last_transition_time == start
+        condition.message.endswith(_opens(start)) or condition.last_transition_time == start
     )
 
 
 def window_text(start: datetime) -> str:
     """Return the sentence that the condition has about a window; it is also the memory that it was made."""
-    return f"the maintenance window opens at {start.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"The {_opens(start)}"
+
+
+def _opens(start: datetime) -> str:
+    """Return how the sentence ends, also in conditions that earlier versions of the operator wrote."""
+    return f"maintenance window opens at {messages.moment(start.astimezone(UTC))}"
 
 
 def window(seen: Observation) -> str | None:
@@ -155,10 +161,11 @@ def _start(seen: Observation) -> datetime | None:
 
 def _give_up(seen: Observation) -> list[Action]:
     release: list[Action] = [RemoveFinalizer(wellknown.FINALIZER_RESERVATION)]
-    if seen.controller is not Fate.STAYS:
+    if finalizer.without_slurm(seen):
         return release
     if not known(seen):
-        return []
+        abandoned = seen.controller is ControllerState.OUTLIVED and finalizer.lets_go(seen)
+        return release if abandoned and seen.nodeset.deleting else []
     name = seen.nodeset.reservation_name
     told = seen.asked.get(observation.reservation_key(name))
     # A list may be half of one: only the answer to a deletion says that there is none.
@@ -215,7 +222,7 @@ def _change(seen: Observation, there: Reservation, spec: ReservationSpec) -> Res
 
 AGAIN_SECONDS: Final = 30.0
 
-Wish = WriteReservation | DeleteReservation
+ReservationChange = WriteReservation | DeleteReservation
 
 
 class Turn(Enum):
@@ -227,43 +234,45 @@ class Turn(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Booking:
+class AcceptedChange:
     """What Slurm took, and what its lists had whenever that was sent."""
 
-    wish: Wish
+    change: ReservationChange
     listed: frozenset[Reservation | None]
 
 
-def taken(before: Booking | None, wish: Wish, listed: Reservation | None) -> Booking:
-    """Return what is known when Slurm has taken a wish."""
-    known = before.listed if before is not None and before.wish == wish else frozenset()
-    return Booking(wish, known | {listed})
+def accepted(
+    before: AcceptedChange | None, change: ReservationChange, listed: Reservation | None
+) -> AcceptedChange:
+    """Return what is known when Slurm has accepted a change."""
+    known = before.listed if before is not None and before.change == change else frozenset()
+    return AcceptedChange(change, known | {listed})
 
 
-def turn(before: Booking | None, wish: Wish, listed: Reservation | None) -> Turn:
-    """Tell when to send a wish, given a list that is newer than what was last sent."""
-    if before is None or before.wish != wish:
+def turn(before: AcceptedChange | None, change: ReservationChange, listed: Reservation | None) -> Turn:
+    """Tell when to send a change, given a list that is newer than what was last sent."""
+    if before is None or before.change != change:
         return Turn.NOW
-    if isinstance(wish, WriteReservation) and listed in before.listed:
+    if isinstance(change, WriteReservation) and listed in before.listed:
         return Turn.IN_VAIN
     return Turn.LATER
 
 
-def complaint(wish: Wish, listed: Reservation | None) -> str:
-    """Say what Slurm makes of a wish that it took, and what to do."""
-    name = wish.name if isinstance(wish, DeleteReservation) else wish.spec.name
+def complaint(change: ReservationChange, listed: Reservation | None) -> str:
+    """Say what Slurm makes of a change that it accepted, and what to do."""
+    name = change.name if isinstance(change, DeleteReservation) else change.spec.name
     if listed is None:
         shown = "does not list it"
-    elif isinstance(wish, DeleteReservation):
+    elif isinstance(change, DeleteReservation):
         shown = "still lists it"
     else:
         start = listed.start_time.time
-        begins = f"{start:%Y-%m-%dT%H:%M:%SZ}" if start is not None else "no time"
+        begins = messages.moment(start) if start is not None else "no time"
         shown = (
             f"lists it with nodes {listed.node_list!r}, users {listed.users!r}, flags "
             f"{','.join(listed.flags)!r}, from {begins}"
         )
     return (
-        f"spec.updateStrategy.scheduledUpdate: Slurm has taken the last change of reservation {name!r}, but "
-        f"{shown}: change the spec, or mend the reservation with scontrol"
+        f"spec.updateStrategy.scheduledUpdate: Slurm accepted the last change of reservation {name!r}, but "
+        f"{shown}: change the spec, or correct the reservation with scontrol"
     )

@@ -34,23 +34,31 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, Hold, Note, Wait
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import (
+    CreatePod,
+    Defer,
+    Note,
+    RemovalCause,
+)
 from slurm_operator.controllers.nodeset.decide.claims import obstacle
 from slurm_operator.controllers.nodeset.decide.deletion import read_deadline
-from slurm_operator.controllers.nodeset.decide.name_conflicts import taken
+from slurm_operator.controllers.nodeset.decide.name_conflicts import name_conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
 
 # A pod that gives up its name is heard of, but not a NodeSet that does not ask for a name any more.
 NAME_TAKEN_SECONDS: Final = 30.0
 # What stands in the way of the budget may go without an event.
 BUDGET_SECONDS: Final = 30.0
-SCALING_UP: Final = "ScalingUp"
-# As many as take some ten seconds; the next portion follows after a look at what became of this one.
+# Events about pods to create, which are not recorded while none can be created.
+CREATING: Final = frozenset({Reason.SCALING_UP, Reason.RESUMING})
+# As many as take some ten seconds; the next portion follows when the result of this one was observed.
 CREATES_PER_RECONCILE: Final = 1000
 MORE_CREATES_SECONDS: Final = 1.0
 
@@ -62,16 +70,16 @@ class Demand:
     desired: int
     stay: list[Worker] = field(default_factory=list)
     """Pods that are of the right kind and number; an update may still replace them."""
-    going: dict[str, Cause] = field(default_factory=dict)
+    going: dict[str, RemovalCause] = field(default_factory=dict)
     """UIDs of the pods that must be removed, and why; without those that terminate already."""
     creates: list[CreatePod] = field(default_factory=list)
-    waits: list[Hold] = field(default_factory=list)
-    looks: list[float] = field(default_factory=list)
-    """In how many seconds another look is wanted, whatever happens until then."""
+    waits: list[Defer] = field(default_factory=list)
+    requeue_after: list[float] = field(default_factory=list)
+    """After how many seconds to reconcile again, whatever happens until then."""
     notes: list[Note] = field(default_factory=list)
 
 
-def numbered(seen: Observation, sight: Sight) -> Demand:
+def numbered(seen: Observation, slurm: SlurmState) -> Demand:
     """Decide about numbered workers."""
     nodeset = seen.nodeset
     replicas = nodeset.wanted_replicas
@@ -82,69 +90,75 @@ def numbered(seen: Observation, sight: Sight) -> Demand:
     active = [worker for worker in same if worker.active]
     excess = len(active) - replicas
     if excess > 0:
-        for worker in scale_in_order(active, sight, Cause.SCALE_IN)[:excess]:
-            demand.going[worker.uid] = Cause.SCALE_IN
+        for worker in scale_in_order(active, slurm, RemovalCause.SCALE_IN)[:excess]:
+            demand.going[worker.uid] = RemovalCause.SCALE_IN
     demand.stay = [worker for worker in active if worker.uid not in demand.going]
     replace_finished(seen, demand.stay, demand)
-    _leave_lost_pins(seen, demand)
+    leave_lost_pins(seen, demand)
 
     present = {worker.ordinal for worker in seen.workers}
     free = (ordinal for ordinal in itertools.count() if ordinal not in present)
+    create_numbered(seen, demand, itertools.islice(free, max(0, replicas - len(same))))
+    if demand.creates:
+        message = messages.creating_to_reach(len(demand.creates), replicas)
+        demand.notes.append(Note(Reason.SCALING_UP, "ScaleUp", message))
+    return demand
+
+
+def create_numbered(seen: Observation, demand: Demand, ordinals: Iterable[int]) -> None:
+    """Add the creation of numbered workers, as far as nothing is in the way."""
+    nodeset = seen.nodeset
     others = {
         worker.slurm_name: worker
         for worker in seen.workers
         if worker.mode != nodeset.spec.scaling_mode and not worker.finished
     }
-    for ordinal in itertools.islice(free, max(0, replicas - len(same))):
+    for ordinal in ordinals:
         if full(demand):
             break
         name = nodeset.pod_name(ordinal)
         create = CreatePod(name, ordinal, pin=_pin(seen, ordinal), failures=seen.failures.get(name, 0))
         hostname = nodeset.pod_hostname(ordinal)
         blocked = name_in_use(hostname, others) or obstacle(seen, nodeset.padded(ordinal), create.name)
-        if (foreign := taken(seen, hostname)) is not None:
+        if (foreign := name_conflict(seen, hostname)) is not None:
             demand.waits.append(foreign)
-            demand.looks.append(NAME_TAKEN_SECONDS)
+            demand.requeue_after.append(NAME_TAKEN_SECONDS)
         elif blocked is None:
             demand.creates.append(create)
         else:
             demand.waits.append(blocked)
-            demand.looks.append(5.0)
-    if demand.creates:
-        message = f"Creating {len(demand.creates)} pods to have {replicas}"
-        demand.notes.append(Note("ScalingUp", "ScaleUp", message))
-    return demand
+            demand.requeue_after.append(5.0)
 
 
 def full(demand: Demand) -> bool:
     """Return whether this reconcile creates no more pods, and have the next one follow soon."""
     if len(demand.creates) < CREATES_PER_RECONCILE:
         return False
-    demand.looks.append(MORE_CREATES_SECONDS)
+    demand.requeue_after.append(MORE_CREATES_SECONDS)
     return True
 
 
-def hold_creates(demand: Demand, hold: Hold) -> None:
-    """Make no pods, because the budget that would protect them is not in place."""
+def defer_creates(demand: Demand, wait: Defer) -> None:
+    """Create no pods, because the budget that would protect them is not in place."""
     demand.creates.clear()
-    demand.notes = [note for note in demand.notes if note.reason != SCALING_UP]
-    demand.waits.append(hold)
-    demand.looks.append(BUDGET_SECONDS)
+    demand.notes = [note for note in demand.notes if note.reason not in CREATING]
+    demand.waits.append(wait)
+    demand.requeue_after.append(BUDGET_SECONDS)
 
 
-def name_in_use(name: str, users: Mapping[str, Worker]) -> Hold | None:
+def name_in_use(name: str, users: Mapping[str, Worker]) -> Defer | None:
     """Say why a worker cannot be made under a name in Slurm: two slurmd of one name fight for the node."""
     user = users.get(name)
     if user is None:
         return None
-    return Hold(Wait.NAME_IN_USE, f"pod {user.name} is {name} in Slurm until it is gone")
+    return Defer(Reason.NAME_IN_USE, messages.name_in_use(name, user.name))
 
 
 def leave_other_mode(seen: Observation, demand: Demand) -> None:
     """Let go the pods that were made under the other scaling mode."""
     for worker in seen.workers:
         if worker.active and worker.mode != seen.nodeset.spec.scaling_mode:
-            demand.going[worker.uid] = Cause.SCALING_MODE
+            demand.going[worker.uid] = RemovalCause.SCALING_MODE
 
 
 def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Demand) -> None:
@@ -154,33 +168,30 @@ def replace_finished(seen: Observation, workers: Iterable[Worker], demand: Deman
             continue
         due = next_try(worker, seen.wall)
         if due <= seen.wall:
-            demand.going[worker.uid] = Cause.FINISHED
-            if seen.daemon and not marked(worker, Cause.FINISHED):
+            demand.going[worker.uid] = RemovalCause.FINISHED
+            if seen.daemon and not marked(worker, RemovalCause.FINISHED):
                 demand.notes.append(_daemon_ended(worker))
             continue
         times = failures(worker, seen.wall)
-        often = "once" if times == 1 else f"{times} times in a row"
-        text = f"pod {worker.name} has ended {often}; it is replaced at {due:%Y-%m-%dT%H:%M:%SZ}"
-        demand.waits.append(Hold(Wait.BACKING_OFF, text))
-        demand.looks.append((due - seen.wall).total_seconds())
+        demand.waits.append(Defer(Reason.BACKING_OFF, messages.backing_off(worker.name, times, due)))
+        demand.requeue_after.append((due - seen.wall).total_seconds())
 
 
 def _daemon_ended(worker: Worker) -> Note:
     """Return the event of the Slinky slurm-operator about a pod of a Kubernetes node that has ended."""
-    where = f"pod {worker.name} on Kubernetes node {worker.node}"
-    if worker.phase == "Succeeded":
-        return Note("SucceededDaemonPod", "Info", f"Replacing {where}, which has succeeded", pod=worker.name)
-    text = f"Replacing {where}, which has failed"
-    return Note("FailedDaemonPod", "Info", text, warning=True, pod=worker.name)
+    succeeded = worker.phase == "Succeeded"
+    reason = Reason.SUCCEEDED_DAEMON_POD if succeeded else Reason.FAILED_DAEMON_POD
+    text = messages.replacing_ended(worker.name, worker.node, succeeded=succeeded)
+    return Note(reason, "Info", text, warning=not succeeded, pod=worker.name)
 
 
-def _leave_lost_pins(seen: Observation, demand: Demand) -> None:
+def leave_lost_pins(seen: Observation, demand: Demand) -> None:
     """Let go the pods that wait for a Kubernetes node which is gone, or is not one for them any more."""
     for worker in demand.stay:
         if not worker.scheduled and worker.node and worker.uid not in demand.going:
             node = seen.nodes.get(worker.node)
             if node is None or not seen.fit.suits(node):
-                demand.going[worker.uid] = Cause.NODE_UNFIT
+                demand.going[worker.uid] = RemovalCause.NODE_UNFIT
 
 
 def _pin(seen: Observation, ordinal: int) -> str:
@@ -197,9 +208,9 @@ _INT32: Final = 2**31
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def scale_in_order(workers: Iterable[Worker], sight: Sight, cause: Cause) -> list[Worker]:
+def scale_in_order(workers: Iterable[Worker], slurm: SlurmState, cause: RemovalCause) -> list[Worker]:
     """Return pods in the order in which they go."""
-    return sorted(workers, key=lambda worker: _rank(worker, sight, cause))
+    return sorted(workers, key=lambda worker: _rank(worker, slurm, cause))
 
 
 def deletion_cost(worker: Worker) -> int:
@@ -212,13 +223,13 @@ def deletion_cost(worker: Worker) -> int:
     return cost if -_INT32 <= cost < _INT32 else 0
 
 
-def marked(worker: Worker, cause: Cause) -> bool:
+def marked(worker: Worker, cause: RemovalCause) -> bool:
     """Tell whether the operator has cordoned a pod for a cause."""
     return worker.cordoned and worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY) == cause
 
 
-def _rank(worker: Worker, sight: Sight, cause: Cause) -> tuple[Any, ...]:
-    busy = sight.busy(worker.slurm_name)
+def _rank(worker: Worker, slurm: SlurmState, cause: RemovalCause) -> tuple[Any, ...]:
+    busy = slurm.busy(worker.slurm_name)
     begun = marked(worker, cause)
     # While it is unknown which nodes are busy, draining workers stay first: an outage changes no choice.
     idle = busy is False or (busy is None and begun)

@@ -16,9 +16,20 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.actions import Cause, CreatePod, Hold, Note, Wait
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import (
+    CreatePod,
+    Defer,
+    Note,
+    RemovalCause,
+)
 from slurm_operator.controllers.nodeset.decide.claims import obstacle
-from slurm_operator.controllers.nodeset.decide.name_conflicts import daemon_name, expected_hostname, taken
+from slurm_operator.controllers.nodeset.decide.name_conflicts import (
+    daemon_name,
+    expected_hostname,
+    name_conflict,
+)
 from slurm_operator.controllers.nodeset.decide.scale import (
     NAME_TAKEN_SECONDS,
     Demand,
@@ -33,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.kube.models import Node
+    from slurm_operator.kube.models.kinds import Node
 
 
 def per_node(seen: Observation) -> Demand:
@@ -47,14 +58,14 @@ def per_node(seen: Observation) -> Demand:
             pods[worker.node].append(worker)
             if not worker.scheduled and worker.node not in seen.nodes and worker.active:
                 # Kubernetes collects what ran on a node that is gone, not what waits for it to come.
-                demand.going[worker.uid] = Cause.NODE_UNFIT
+                demand.going[worker.uid] = RemovalCause.NODE_UNFIT
     wanted: list[tuple[Node, str]] = []
-    machine = seen.memo.machines(seen.fit, seen.nodes, expected_hostname)
+    check = seen.memo.node_checks(seen.fit, seen.nodes, expected_hostname)
     for name, node in seen.nodes.items():
-        keeps, admits, hostname = machine(node)
+        keeps, admits, hostname = check(node)
         here = pods.get(name)
         if here and not keeps:
-            _all_go(here, Cause.NODE_UNFIT, demand)
+            _all_go(here, RemovalCause.NODE_UNFIT, demand)
         elif here or admits:
             wanted.append((node, hostname))
     losers = _losers(wanted, pods, demand)
@@ -64,16 +75,16 @@ def per_node(seen: Observation) -> Demand:
         if here := pods.get(node.metadata.name):
             demand.desired += 1
             _keep_one(here, hostname, demand, renames=not lost)
-        elif not lost and (foreign := taken(seen, hostname, node)) is not None:
+        elif not lost and (foreign := name_conflict(seen, hostname, node)) is not None:
             demand.waits.append(foreign)
-            demand.looks.append(NAME_TAKEN_SECONDS)
+            demand.requeue_after.append(NAME_TAKEN_SECONDS)
         elif not lost:
             demand.desired += 1
             _create(seen, node, users, demand)
     replace_finished(seen, demand.stay, demand)
     if demand.creates:
-        message = f"Creating {len(demand.creates)} pods on nodes that match"
-        demand.notes.append(Note("ScalingUp", "ScaleUp", message))
+        message = messages.creating_on_nodes(len(demand.creates))
+        demand.notes.append(Note(Reason.SCALING_UP, "ScaleUp", message))
     return demand
 
 
@@ -90,11 +101,8 @@ def _losers(wanted: list[tuple[Node, str]], pods: Mapping[str, list[Worker]], de
             continue
         first, *rest = sorted(some, key=lambda name: (not _has_name(pods.get(name, ()), hostname), name))
         losers.update(rest)
-        text = (
-            f"Kubernetes nodes {first} and {rest[0]} would both be {hostname!r} in Slurm: "
-            f"annotate one with {wellknown.ANNOTATION_NODE_HOSTNAME_OVERRIDE}"
-        )
-        demand.waits += [Hold(Wait.NAME_TAKEN, text)] * len(rest)
+        text = messages.same_name(hostname, first, rest[0])
+        demand.waits += [Defer(Reason.NAME_TAKEN, text)] * len(rest)
     return losers
 
 
@@ -112,7 +120,7 @@ def _create(seen: Observation, node: Node, users: Mapping[str, Worker], demand: 
         demand.creates.append(CreatePod(name, node=node.metadata.name, failures=failures))
     else:
         demand.waits.append(blocked)
-        demand.looks.append(5.0)
+        demand.requeue_after.append(5.0)
 
 
 def _keep_one(pods: list[Worker], wanted: str, demand: Demand, *, renames: bool) -> None:
@@ -120,19 +128,19 @@ def _keep_one(pods: list[Worker], wanted: str, demand: Demand, *, renames: bool)
     if not active:
         return
     best = active[0] if len(active) == 1 else min(active, key=_worth)
-    demand.going |= {worker.uid: Cause.DUPLICATE for worker in active if worker is not best}
+    demand.going |= {worker.uid: RemovalCause.DUPLICATE for worker in active if worker is not best}
     demand.stay.append(best)
     hostname = best.labels.get(wellknown.LABEL_POD_HOSTNAME) or best.slurm_name
     if renames and hostname != wanted:
-        demand.going[best.uid] = Cause.HOSTNAME
-        if not marked(best, Cause.HOSTNAME):
-            text = f"Pod {best.name} is {hostname} in Slurm and should be {wanted}"
-            demand.notes.append(Note("HostnameMismatch", "Info", text, pod=best.name))
+        demand.going[best.uid] = RemovalCause.HOSTNAME
+        if not marked(best, RemovalCause.HOSTNAME):
+            text = messages.renaming(best.name, hostname, wanted)
+            demand.notes.append(Note(Reason.HOSTNAME_MISMATCH, "Info", text, pod=best.name))
 
 
 def _worth(worker: Worker) -> tuple[bool, bool, bool, object, str]:
     return (worker.finished, not worker.ready, not worker.started, worker.created, worker.name)
 
 
-def _all_go(pods: list[Worker], cause: Cause, demand: Demand) -> None:
+def _all_go(pods: list[Worker], cause: RemovalCause, demand: Demand) -> None:
     demand.going |= {worker.uid: cause for worker in pods if worker.active}

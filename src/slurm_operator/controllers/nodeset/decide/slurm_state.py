@@ -1,7 +1,7 @@
 """What Slurm says about the nodes of the workers, as far as it may be believed.
 
-A `Sight` asks the view once per node, with the moments before which an answer does not count, and puts an
-answer that cannot be used into a `Hold`. Its sentences leave out ages and error texts: these change by
+A `SlurmState` asks the view once per node, with the moments before which an answer does not count, and puts
+an answer that cannot be used into a `Defer`. Its sentences leave out ages and error texts: these change by
 themselves, and a condition that changes by itself would be written for ever.
 """
 
@@ -12,79 +12,69 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.actions import Hold, Wait
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import Defer
 from slurm_operator.controllers.nodeset.decide.name_conflicts import shared
-from slurm_operator.objects import nodefit
-from slurm_operator.slurm.model import BUSY_STATES
-from slurm_operator.slurm.view import Absent, Reason, Unknown
-from slurm_operator.slurm.wishes import decide, drained_by_us
+from slurm_operator.objects import node_fit
+from slurm_operator.slurm.decide.node_changes import decide, drained_by_us
+from slurm_operator.slurm.model.records import BUSY_STATES
+from slurm_operator.slurm.model.view import Absent, AnswerReason, Unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
-    from slurm_operator.slurm.jobs import Hold as JobsOn
-    from slurm_operator.slurm.model import Node, NodeUpdate
-    from slurm_operator.slurm.view import Answer, Verdict
-    from slurm_operator.slurm.wishes import Outcome, Wish
+    from slurm_operator.slurm.decide.node_changes import NodeChange, Outcome
+    from slurm_operator.slurm.model.jobs import NodeJobs as JobsOn
+    from slurm_operator.slurm.model.records import Node, NodeUpdate
+    from slurm_operator.slurm.model.view import Answer, DrainAnswer
 
-_NOBODY_KNOWS: Final = "so nobody can say what runs on its nodes"
-# In place of sentences of the view that change by themselves.
+# In place of sentences of the view, which change by themselves: with ages, counts and errors.
 _STEADY: Final = {
-    Reason.NO_VIEW: (Wait.NO_VIEW, f"Slurm has not been asked yet, {_NOBODY_KNOWS}"),
-    Reason.VIEW_STALE: (Wait.VIEW_STALE, f"what Slurm said last is too old, {_NOBODY_KNOWS}"),
-    Reason.SLURM_UNREACHABLE: (Wait.SLURM_UNREACHABLE, f"slurmrestd does not answer, {_NOBODY_KNOWS}"),
-    Reason.SLURMCTLD_DOWN: (Wait.SLURMCTLD_DOWN, f"slurmctld does not answer, {_NOBODY_KNOWS}"),
-    Reason.TOKEN_REFUSED: (Wait.TOKEN_REFUSED, f"Slurm refuses the operator's token, {_NOBODY_KNOWS}"),
-    Reason.SLURM_REFUSED: (Wait.SLURM_REFUSED, f"Slurm refuses to list its nodes, {_NOBODY_KNOWS}"),
-    Reason.REPLY_UNREADABLE: (Wait.REPLY_UNREADABLE, f"Slurm's answer cannot be read, {_NOBODY_KNOWS}"),
-    Reason.REPLY_TOO_LARGE: (
-        Wait.REPLY_TOO_LARGE,
-        f"Slurm's answer is larger than the operator reads, {_NOBODY_KNOWS}",
+    AnswerReason.NO_VIEW: f"Slurm has not been queried yet: {messages.UNVERIFIED}",
+    AnswerReason.VIEW_STALE: f"Slurm's last list of nodes is stale: {messages.UNVERIFIED}",
+    AnswerReason.SLURM_UNREACHABLE: f"slurmrestd does not respond: {messages.UNVERIFIED}",
+    AnswerReason.SLURMCTLD_DOWN: f"slurmctld does not respond: {messages.UNVERIFIED}",
+    AnswerReason.TOKEN_REFUSED: f"Slurm rejects the operator's token: {messages.UNVERIFIED}",
+    AnswerReason.SLURM_REFUSED: f"Slurm refuses to list its nodes: {messages.UNVERIFIED}",
+    AnswerReason.REPLY_UNREADABLE: f"Slurm's reply cannot be read: {messages.UNVERIFIED}",
+    AnswerReason.REPLY_TOO_LARGE: f"Slurm's reply is larger than the operator accepts: {messages.UNVERIFIED}",
+    AnswerReason.LIST_SUSPICIOUS: (
+        f"Slurm's list of nodes shrank unexpectedly and is being confirmed: {messages.UNVERIFIED}"
     ),
-    Reason.LIST_SUSPICIOUS: (
-        Wait.LIST_SUSPICIOUS,
-        f"Slurm's list of nodes shrank suspiciously and is being confirmed, {_NOBODY_KNOWS}",
+    AnswerReason.CLUSTER_NAME_MISMATCH: (
+        f"slurmrestd belongs to another Slurm cluster than the workers: {messages.UNVERIFIED}"
     ),
-    Reason.CLUSTER_NAME_MISMATCH: (
-        Wait.CLUSTER_NAME_MISMATCH,
-        f"slurmrestd is of another Slurm cluster than the workers, {_NOBODY_KNOWS}",
+    AnswerReason.NODE_MISSING: "Slurm does not list the node; waiting for more lists to confirm this",
+    AnswerReason.CONTROLLER_JUST_STARTED: (
+        "Slurm does not list the node, but slurmctld has just started; waiting for it to register"
     ),
-    Reason.NODE_MISSING: (
-        Wait.NODE_MISSING,
-        "Slurm does not list the node, which is being confirmed",
-    ),
-    Reason.CONTROLLER_JUST_STARTED: (
-        Wait.CONTROLLER_JUST_STARTED,
-        "Slurm does not list the node, but slurmctld has just started",
-    ),
-    Reason.VIEW_PENDING: (Wait.DRAIN_PENDING, "the next list of Slurm's nodes is awaited"),
-    Reason.DRAIN_PENDING: (Wait.DRAIN_PENDING, "the next lists of Slurm's nodes and jobs are awaited"),
-    Reason.UNDRAIN_PENDING: (Wait.DRAIN_PENDING, "the drain of the node is being taken back"),
-    Reason.NOT_DRAINING: (Wait.DRAIN_PENDING, "the node does not drain yet"),
-    Reason.JOBS_UNKNOWN: (
-        Wait.JOBS_UNKNOWN,
-        "the node looks drained, but Slurm's list of jobs cannot confirm it",
-    ),
-    Reason.NODE_ABSENT: (Wait.NODE_ABSENT, "Slurm does not list the node"),
+    AnswerReason.VIEW_PENDING: "Waiting for the next list of Slurm nodes",
+    AnswerReason.DRAIN_PENDING: "Waiting for the next lists of Slurm nodes and jobs",
+    AnswerReason.UNDRAIN_PENDING: "The node is being undrained",
+    AnswerReason.NOT_DRAINING: "The node is not draining yet",
+    AnswerReason.JOBS_UNKNOWN: "The node looks drained; waiting for a list of jobs that confirms this",
+    AnswerReason.NODE_ABSENT: messages.NOT_LISTED,
 }
-# Sentences of the view that change only when Slurm does.
-_AS_SAID: Final = {
-    Reason.JOBS_RUNNING: Wait.JOBS_RUNNING,
-    Reason.JOBS_COMPLETING: Wait.JOBS_COMPLETING,
-    Reason.STATE_UNKNOWN: Wait.STATE_UNKNOWN,
+# Answers whose reason in conditions is another; all others have the same word there.
+_REASONS: Final = {
+    AnswerReason.VIEW_PENDING: Reason.DRAIN_PENDING,
+    AnswerReason.UNDRAIN_PENDING: Reason.DRAIN_PENDING,
+    AnswerReason.NOT_DRAINING: Reason.DRAIN_PENDING,
+    AnswerReason.DRAINED: Reason.STATE_UNKNOWN,
 }
-# A question and its answer take less; a deletion that took longer is planned anew.
+# A question and its answer take less; a deletion that took longer is planned again.
 _ASKED_JUST_NOW: Final = 30.0
 # A new process has its first answer from Slurm within a second or two, and later on a busy machine.
 FIRST_ANSWER_SECONDS: Final = 10.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
-_NO_CONNECTION: Final = Unknown(Reason.NO_VIEW, "there is no connection to Slurm")
-_SHARED: Final = Unknown(Reason.STATE_UNKNOWN, "the node of this name may be another worker's")
+_NO_CONNECTION: Final = Unknown(AnswerReason.NO_VIEW, messages.NOT_CONNECTED)
+_SHARED: Final = Unknown(AnswerReason.STATE_UNKNOWN, "The node may belong to another worker of that name")
 
 
-class Sight:
+class SlurmState:
     """The answers of one view, for one reconcile."""
 
     def __init__(self, seen: Observation) -> None:
@@ -95,7 +85,7 @@ class Sight:
         self.sees = view is not None and not view.stale(seen.now) and view.suspicion is None
         """Whether anything is known about any node."""
         self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
-        self._taken = -math.inf if view is None or view.taken is None else view.taken
+        self._taken = -math.inf if view is None or view.listed_at is None else view.listed_at
         self.shared = shared(seen) | _elsewhere(seen)
         """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
         self.protects = seen.nodeset.protects_workers
@@ -104,13 +94,13 @@ class Sight:
         """Why no worker may be made or get work: the budget that protects workers is not in place."""
         self.deadlines = (
             view is not None
-            and view.jobs_taken is not None
-            and seen.now - view.jobs_taken <= view.jobs_stale_after
+            and view.jobs_listed_at is not None
+            and seen.now - view.jobs_listed_at <= view.jobs_stale_after
             and not view.jobs.unplaced
         )
         """Whether the ends of jobs are known."""
         self.unasked = (
-            view is None or (view.taken is None and view.failure is None)
+            view is None or (view.listed_at is None and view.failure is None)
         ) and seen.now - seen.since < FIRST_ANSWER_SECONDS
         """Whether this process has just begun to lead, and Slurm has not had the time to answer it."""
 
@@ -150,7 +140,7 @@ class Sight:
         evidence = None if self._seen.view is None else self._seen.view.absent.get(name)
         return None if evidence is None else evidence.last
 
-    def blind(self, name: str) -> Hold | None:
+    def blind(self, name: str) -> Defer | None:
         """Say why nothing is known about a node, if so."""
         if self.node(name) is not None:
             return None
@@ -159,7 +149,7 @@ class Sight:
         answer = self.answer(name)
         return self._unknown(answer) if isinstance(answer, Unknown) else None
 
-    def undrained(self, name: str) -> Hold | None:
+    def undrained(self, name: str) -> Defer | None:
         """Say why a node is not drained; None if no work is on it and none can come."""
         if (blind := self.blind(name)) is not None:
             return blind
@@ -168,17 +158,26 @@ class Sight:
         verdict = seen.view.drained(name, seen.now, self._not_before(name))
         return None if verdict.drained else _not_drained(verdict, self.node(name))
 
-    def jobs_left(self, name: str) -> Hold | None:
+    def powered(self, name: str) -> Defer | None:
+        """Say why a node is not powered down; None if no work is on it and none can come to its slurmd."""
+        if (blind := self.blind(name)) is not None:
+            return blind
+        seen = self._seen
+        assert seen.view is not None  # noqa: S101 - narrows: without a view everything is unknown
+        verdict = seen.view.powered_down(name, seen.now, self._not_before(name))
+        return None if verdict.drained else _not_drained(verdict, self.node(name))
+
+    def jobs_left(self, name: str) -> Defer | None:
         """Say why jobs may be on a node that is not listed, as far as the list of jobs tells."""
         view, now = self._seen.view, self._seen.now
-        if view is None or view.jobs_taken is None or now - view.jobs_taken > view.jobs_stale_after:
-            return Hold(Wait.JOBS_UNKNOWN, "Slurm does not list the node, nor its jobs")
-        if view.jobs_taken <= self._not_before(name):
-            return Hold(*_STEADY[Reason.DRAIN_PENDING])
-        if name in view.jobs.holds:
-            return Hold(Wait.JOBS_RUNNING, f"Slurm does not list {name}, but has jobs on it")
+        if view is None or view.jobs_listed_at is None or now - view.jobs_listed_at > view.jobs_stale_after:
+            return Defer(Reason.JOBS_UNKNOWN, messages.NO_JOB_LIST)
+        if view.jobs_listed_at <= self._not_before(name):
+            return Defer(Reason.DRAIN_PENDING, steady(AnswerReason.DRAIN_PENDING))
+        if name in view.jobs.by_node:
+            return Defer(Reason.JOBS_RUNNING, messages.jobs_on_unlisted(name))
         if view.jobs.unplaced:
-            return Hold(Wait.JOBS_UNKNOWN, f"Slurm has jobs whose nodes cannot be read: {name} may be one")
+            return Defer(Reason.JOBS_UNKNOWN, messages.jobs_unplaced(name))
         return None
 
     def denied(self, name: str) -> bool:
@@ -212,7 +211,7 @@ class Sight:
         node = self.node(name)
         if node is None or self._seen.view is None:
             return None
-        return node_busy(node) or name in self._seen.view.jobs.holds
+        return node_busy(node) or name in self._seen.view.jobs.by_node
 
     def deadline(self, name: str) -> tuple[bool, float | None]:
         """Return whether the jobs of a node are known, and if so when the last one ends at the latest."""
@@ -221,9 +220,9 @@ class Sight:
             return False, None
         return True, view.latest_end(name)
 
-    def decide(self, name: str, wish: Wish) -> NodeUpdate | Outcome:
-        """Return what Slurm would be sent for a wish, or why nothing."""
-        return decide(wish, self.answer(name), wellknown.REASON_PREFIX)
+    def decide(self, name: str, change: NodeChange) -> NodeUpdate | Outcome:
+        """Return what Slurm would be sent for a change, or why nothing."""
+        return decide(change, self.answer(name), wellknown.REASON_PREFIX)
 
     def ours(self, name: str) -> bool:
         """Tell whether a node is drained, and the drain is the operator's."""
@@ -233,12 +232,12 @@ class Sight:
     def grounds(self, name: str) -> tuple[Node | None, JobsOn | None]:
         """Return all that the upkeep of a worker takes from Slurm."""
         view = self._seen.view
-        return self.node(name), None if view is None else view.jobs.holds.get(name)
+        return self.node(name), None if view is None else view.jobs.by_node.get(name)
 
     def out_of_service(self, worker: Worker) -> bool:
         """Return whether a person has declared that nothing runs on the worker's Kubernetes node any more."""
         node = self._seen.nodes.get(worker.node)
-        return node is not None and nodefit.out_of_service(node)
+        return node is not None and node_fit.out_of_service(node)
 
     def safe(self, worker: Worker) -> bool:
         """Return whether a worker may get work: it is protected and stays so, or need not be.
@@ -258,19 +257,19 @@ class Sight:
         seen = self._seen
         return max(seen.since, seen.written.get(name, seen.since)) if seen.written else seen.since
 
-    def _unknown(self, answer: Unknown) -> Hold:
+    def _unknown(self, answer: Unknown) -> Defer:
         if self._seen.view is None:
-            return Hold(Wait.NO_CONNECTION, f"there is no connection to Slurm, {_NOBODY_KNOWS}")
-        return Hold(*_STEADY.get(answer.reason, (Wait.STATE_UNKNOWN, answer.message)))
+            return Defer(Reason.NO_CONNECTION, messages.NOT_CONNECTED)
+        return _deferred(answer)
 
 
-def look(seen: Observation) -> Sight:
+def slurm_state_of(seen: Observation) -> SlurmState:
     """Return what Slurm says, as an observation has it."""
-    return seen.memo.sight(seen, lambda: Sight(seen))
+    return seen.memo.slurm_state(seen, lambda: SlurmState(seen))
 
 
-def _elsewhere(seen: Observation) -> dict[str, Hold]:
-    """Return the names of workers that have joined another cluster, each with a hold.
+def _elsewhere(seen: Observation) -> dict[str, Defer]:
+    """Return the names of workers that have joined another cluster, each with what it waits for.
 
     `controllerRef` cannot be changed where the webhook runs. Where it was, the cluster that is asked now says
     nothing about jobs of the former one, nor about a node of its own that happens to have the name.
@@ -280,11 +279,8 @@ def _elsewhere(seen: Observation) -> dict[str, Hold]:
     for worker in seen.workers:
         there = worker.labels.get(wellknown.LABEL_CLUSTER) or here
         if there != here:
-            text = (
-                f"pod {worker.name} is a worker of Controller {there}, and {here} cannot say what runs in "
-                "it: delete the pod when no job is in it"
-            )
-            found[worker.slurm_name] = Hold(Wait.NO_CONNECTION, text)
+            text = messages.other_cluster(worker.name, there, here)
+            found[worker.slurm_name] = Defer(Reason.NO_CONNECTION, text)
     return found
 
 
@@ -303,17 +299,26 @@ def draining(node: Node) -> bool:
     return "DRAIN" in node.state and "UNDRAIN" not in node.state
 
 
-def failing(name: str) -> Hold:
+def steady(reason: AnswerReason) -> str:
+    """Return the sentence for why nothing is known of a node, without what changes by itself."""
+    return _STEADY.get(reason, "")
+
+
+def failing(name: str) -> Defer:
     """Say that a node cannot be drained because it is marked FAIL."""
-    return Hold(
-        Wait.NODE_FAILING,
-        f"{name} is marked as failing, and a drain would take that mark away: drain it by hand, or resume it",
+    return Defer(
+        Reason.NODE_FAILING,
+        messages.failing(name),
     )
 
 
-def _not_drained(verdict: Verdict, node: Node | None) -> Hold:
-    if verdict.reason is Reason.NOT_DRAINING and node is not None and "FAIL" in node.state:
+def _not_drained(verdict: DrainAnswer, node: Node | None) -> Defer:
+    if verdict.reason is AnswerReason.NOT_DRAINING and node is not None and "FAIL" in node.state:
         return failing(node.name)
-    if verdict.reason in _AS_SAID:
-        return Hold(_AS_SAID[verdict.reason], verdict.message)
-    return Hold(*_STEADY.get(verdict.reason, (Wait.STATE_UNKNOWN, verdict.message)))
+    return _deferred(verdict)
+
+
+def _deferred(answer: Unknown | DrainAnswer) -> Defer:
+    """Return an answer as a condition reports it; its own message only if that changes when Slurm does."""
+    reason = _REASONS.get(answer.reason) or Reason(answer.reason.value)
+    return Defer(reason, _STEADY.get(answer.reason, answer.message))

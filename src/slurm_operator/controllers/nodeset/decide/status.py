@@ -1,7 +1,7 @@
 """What is reported to users: the fields of the status and its conditions, with counts.
 
 `Ready` states whether all wanted workers are up to date and in service. `Progressing` states what is under
-way, and what it waits for: every hold is counted by its reason. `Degraded` states what needs an
+way, and what it waits for: everything it waits for is counted by its reason. `Degraded` states what needs an
 administrator's attention. Numbers that come from Slurm stay as they were while Slurm cannot be queried. So
 does, in the first seconds of a new process, what was wrong or drained in Slurm: a restart of the operator
 alone does not change the conditions. All messages follow from the observation alone, so that the same state
@@ -17,38 +17,60 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.reasons import BLOCKING, Reason
 from slurm_operator.api.shared import Condition, ConditionStatus, find_condition
 from slurm_operator.api.updates import UpdateStrategyType
-from slurm_operator.controllers.nodeset.decide import reservation
-from slurm_operator.controllers.nodeset.decide.actions import TROUBLES, CreatePod, Wait, troubles
-from slurm_operator.controllers.nodeset.decide.slurm_state import draining, look
+from slurm_operator.controllers.nodeset.decide import autoscale, messages, node_records, reservation
+from slurm_operator.controllers.nodeset.decide.actions import CreatePod
+from slurm_operator.controllers.nodeset.decide.autoscale import Power
+from slurm_operator.controllers.nodeset.decide.slurm_state import draining, slurm_state_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from slurm_operator.controllers.nodeset.decide.actions import Defer
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.decide.plan import Plan
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
 
 # Waits of normal operation, or reported elsewhere; any other needs an administrator, or Slurm to recover.
 _ORDINARY = frozenset(
     {
-        *(Wait.DRAIN_PENDING, Wait.JOBS_RUNNING, Wait.JOBS_COMPLETING, Wait.CLAIMS_PENDING),
-        *(Wait.BACKING_OFF, Wait.MAX_UNAVAILABLE, Wait.CACHE_BEHIND, Wait.NOT_READY, Wait.NODE_ABSENT),
-        *(Wait.FOREIGN_DRAIN, Wait.NODE_MISSING, Wait.CONTROLLER_JUST_STARTED, Wait.NAME_IN_USE),
-        # Said once for all workers of which it is true, held or not.
-        Wait.NAME_TAKEN,
+        *(
+            Reason.DRAIN_PENDING,
+            Reason.JOBS_RUNNING,
+            Reason.JOBS_COMPLETING,
+            Reason.CLAIMS_PENDING,
+        ),
+        *(
+            Reason.BACKING_OFF,
+            Reason.MAX_UNAVAILABLE,
+            Reason.CACHE_BEHIND,
+            Reason.NOT_READY,
+            Reason.NODE_ABSENT,
+        ),
+        *(Reason.POWERING_UP, Reason.RECORD_PENDING, Reason.RECORD_SHAPE),
+        *(
+            Reason.FOREIGN_DRAIN,
+            Reason.NODE_MISSING,
+            Reason.CONTROLLER_JUST_STARTED,
+            Reason.NAME_IN_USE,
+        ),
+        # Said once for all workers of which it is true, blocked or not.
+        Reason.NAME_TAKEN,
     }
 )
 
-_NODES_DOWN: Final = "NodesDown"
-_NODES_REFUSED: Final = "NodesRefused"
-# Reasons that can be confirmed only by querying Slurm, or that report that it cannot be queried.
-_OF_SLURM = frozenset(
-    {
-        _NODES_DOWN,
-        _NODES_REFUSED,
-        *(wait.value for wait in Wait if wait not in _ORDINARY and wait not in TROUBLES),
-    }
+# What needs an administrator, and does not pass by itself.
+_PROBLEMS: Final = (
+    Reason.CONTROLLER_GONE,
+    Reason.BUDGET_MISSING,
+    Reason.NAME_TAKEN,
+    Reason.CLAIM_CONFLICT,
+    Reason.AUTOSCALING_UNSUPPORTED,
 )
+# Reasons that can be confirmed only by querying Slurm, or that report that it cannot be queried.
+_OF_SLURM: Final = (BLOCKING - _ORDINARY - {*_PROBLEMS}) | {Reason.NODES_DOWN, Reason.NODES_REFUSED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +92,7 @@ class _Counts:
 
 def report(seen: Observation, decided: Plan, collision_count: int | None = None) -> Report:
     """Return the status that belongs to what is seen and to what was decided about it."""
-    sight = look(seen)
+    slurm = slurm_state_of(seen)
     counts = _count(seen, decided)
     fields: dict[str, Any] = {
         "replicas": counts.exist,
@@ -79,7 +101,7 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
         "availableReplicas": counts.available,
         "unavailableReplicas": max(0, counts.desired - counts.available),
         "desired": counts.desired,
-        **_slurm_counts(seen, sight),
+        **_slurm_counts(seen, slurm),
         "observedGeneration": seen.nodeset.metadata.generation,
         "nodeSetHash": seen.revision.hash,
         "selector": seen.nodeset.selector,
@@ -91,11 +113,11 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
         fields["ordinalToNode"] = pins
     conditions = (
         _ready(seen, decided, counts),
-        _progressing(seen, sight, decided, counts),
-        _degraded(seen, sight, decided),
+        _progressing(seen, slurm, decided, counts),
+        _degraded(seen, slurm, decided),
     )
-    window = _reservation(seen)
-    return Report(fields, conditions if window is None else (*conditions, window))
+    found = (*conditions, _reservation(seen), _autoscaling(seen, slurm))
+    return Report(fields, tuple(one for one in found if one is not None))
 
 
 def ordinal_to_node(seen: Observation) -> dict[str, str] | None:
@@ -131,10 +153,10 @@ def _current(seen: Observation, worker: Worker) -> bool:
     return worker.revision in seen.revision.same
 
 
-def _slurm_counts(seen: Observation, sight: Sight) -> dict[str, int]:
+def _slurm_counts(seen: Observation, slurm: SlurmState) -> dict[str, int]:
     status = seen.nodeset.status
-    blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
-    if any(hold is not None and hold.reason not in _ORDINARY for hold in blind):
+    blind = (slurm.blind(worker.slurm_name) for worker in seen.workers)
+    if any(wait is not None and wait.reason not in _ORDINARY for wait in blind):
         return {
             "slurmIdle": status.slurm_idle,
             "slurmAllocated": status.slurm_allocated,
@@ -155,39 +177,39 @@ def _slurm_counts(seen: Observation, sight: Sight) -> dict[str, int]:
 # ------------------------------------------------------------------------------------------------- conditions
 
 
-def _condition(kind: str, *, status: bool, reason: str, message: str) -> Condition:
+def _condition(kind: str, *, status: bool, reason: Reason, message: str) -> Condition:
     word = ConditionStatus.TRUE if status else ConditionStatus.FALSE
-    return Condition(type=kind, status=word.value, reason=reason, message=message)
+    return Condition(type=kind, status=word.value, reason=reason.value, message=message)
 
 
 def _ready(seen: Observation, decided: Plan, counts: _Counts) -> Condition:
     total = counts.desired
     by_hand = seen.nodeset.spec.update_strategy.type == UpdateStrategyType.ON_DELETE
     if seen.nodeset.deleting:
-        reason, message = "Deleting", f"{counts.exist} pods are left"
+        reason, message = Reason.DELETING, messages.pods_remain(counts.exist)
     elif counts.available < total:
-        reason, message = "WorkersUnavailable", f"{counts.available} of {total} workers are available"
+        reason, message = Reason.WORKERS_UNAVAILABLE, messages.available(counts.available, total)
     elif counts.updated < total and not by_hand:
-        reason, message = "Updating", f"{counts.updated} of {total} workers are of the newest revision"
+        reason, message = Reason.UPDATING, messages.updated(counts.updated, total)
     elif decided.going:
-        reason, message = "Removing", f"{len(decided.going)} workers have to go; {total} are wanted"
+        reason, message = Reason.REMOVING, messages.removing(len(decided.going), total)
     elif not seen.settled:
         # Workers were not counted, so it is unknown whether some are still pending removal.
-        reason, message = Wait.CACHE_BEHIND.value, "the cache of pods does not show the last writes yet"
+        reason, message = Reason.CACHE_BEHIND, messages.CACHE_BEHIND
     else:
-        text = f"{total} workers are available"
-        return _condition(wellknown.CONDITION_READY, status=True, reason="AllAvailable", message=text)
+        text = messages.all_available(total)
+        return _condition(wellknown.CONDITION_READY, status=True, reason=Reason.ALL_AVAILABLE, message=text)
     return _condition(wellknown.CONDITION_READY, status=False, reason=reason, message=message)
 
 
-def _progressing(seen: Observation, sight: Sight, decided: Plan, counts: _Counts) -> Condition:
+def _progressing(seen: Observation, slurm: SlurmState, decided: Plan, counts: _Counts) -> Condition:
     found = _under_way(decided, counts)
-    return _with_last_words(found, _unasked_before(seen, sight, found.type))
+    return _with_last_words(found, _unasked_before(seen, slurm, found.type))
 
 
-def _unasked_before(seen: Observation, sight: Sight, kind: str) -> Condition | None:
+def _unasked_before(seen: Observation, slurm: SlurmState, kind: str) -> Condition | None:
     """Return a condition as it was, while Slurm has not had the time to say anything about it."""
-    return find_condition(seen.nodeset.status.conditions, kind) if sight.unasked else None
+    return find_condition(seen.nodeset.status.conditions, kind) if slurm.unasked else None
 
 
 def _with_last_words(found: Condition, before: Condition | None) -> Condition:
@@ -199,77 +221,95 @@ def _with_last_words(found: Condition, before: Condition | None) -> Condition:
 
 def _under_way(decided: Plan, counts: _Counts) -> Condition:
     creating = sum(isinstance(action, CreatePod) for action in decided.actions)
-    causes = Counter(cause.value for cause in decided.going.values())
-    parts = []
-    if creating:
-        parts.append(f"{creating} pods are being created")
-    parts += [f"{number} pods have to go: {cause}" for cause, number in sorted(causes.items())]
-    waiting = Counter(held.hold.reason.value for held in decided.holds if held.cause is not None)
-    waiting += Counter(hold.reason.value for hold in decided.waits if hold.reason not in TROUBLES)
+    parts = [messages.creating(creating)] if creating else []
+    causes = Counter(decided.going.values())
+    parts += [messages.removing_for(cause, number) for cause, number in sorted(causes.items())]
+    waiting = Counter(one.wait.reason for one in decided.blocked if one.cause is not None)
+    waiting += Counter(wait.reason for wait in decided.waits if wait.reason not in _PROBLEMS)
     if waiting:
-        total = sum(waiting.values())
-        listed = ", ".join(f"{number} {reason}" for reason, number in sorted(waiting.items()))
-        parts.append(f"{total} wait: {listed}")
+        parts.append(messages.waiting(waiting))
         # In the order of their times, which are written so that texts sort like them.
-        backing_off = [hold.message for hold in decided.waits if hold.reason is Wait.BACKING_OFF]
+        backing_off = [wait.message for wait in decided.waits if wait.reason is Reason.BACKING_OFF]
         parts += [min(backing_off, key=lambda text: text.rpartition(" ")[2])] if backing_off else []
-    # What a person has drained is left alone, so it is nothing to do; but it should be seen.
-    others = sorted(held.hold.message for held in decided.holds if held.cause is None)
-    aside = [f"{len(others)} {Wait.FOREIGN_DRAIN.value}: {others[0]}"] if others else []
+    # What a user has drained is left alone, so nothing is pending; but the condition shows it.
+    others = sorted(one.wait.message for one in decided.blocked if one.cause is None)
+    drained = [messages.drained_by_others(others)] if others else []
+    kind = wellknown.CONDITION_PROGRESSING
     if parts:
-        reason = max(sorted(waiting), key=waiting.__getitem__) if waiting else "Working"
-        return _condition(
-            wellknown.CONDITION_PROGRESSING, status=True, reason=reason, message="; ".join(parts + aside)
-        )
+        reason = max(sorted(waiting), key=waiting.__getitem__) if waiting else Reason.WORKING
+        return _condition(kind, status=True, reason=reason, message="; ".join(parts + drained))
     if counts.available < counts.desired:
-        text = f"{counts.available} of {counts.desired} workers are available"
-        return _condition(wellknown.CONDITION_PROGRESSING, status=True, reason="PodsStarting", message=text)
-    text = "; ".join(["nothing is left to do", *aside])
-    return _condition(wellknown.CONDITION_PROGRESSING, status=False, reason="Settled", message=text)
+        text = messages.available(counts.available, counts.desired)
+        return _condition(kind, status=True, reason=Reason.PODS_STARTING, message=text)
+    text = "; ".join([messages.NOTHING_PENDING, *drained])
+    return _condition(kind, status=False, reason=Reason.SETTLED, message=text)
 
 
-def _degraded(seen: Observation, sight: Sight, decided: Plan) -> Condition:
+def _degraded(seen: Observation, slurm: SlurmState, decided: Plan) -> Condition:
     kind = wellknown.CONDITION_DEGRADED
-    before = _unasked_before(seen, sight, kind)
-    wrong = _wrong(seen, sight, decided, unasked=before is not None)
+    before = _unasked_before(seen, slurm, kind)
+    wrong = _wrong(seen, slurm, decided, unasked=before is not None)
     if before is not None and before.reason in _OF_SLURM and not wrong:
-        return _condition(kind, status=True, reason=before.reason, message=before.message)
+        return _condition(kind, status=True, reason=Reason(before.reason), message=before.message)
     if not wrong:
-        return _condition(kind, status=False, reason="AsExpected", message="nothing is wrong")
+        return _condition(kind, status=False, reason=Reason.AS_EXPECTED, message=messages.NO_PROBLEMS)
     message = "; ".join(text for _, text in wrong)
     found = _condition(kind, status=True, reason=wrong[0][0], message=message)
     return _with_last_words(found, before)
 
 
-def _wrong(seen: Observation, sight: Sight, decided: Plan, *, unasked: bool) -> list[tuple[str, str]]:
+def _wrong(seen: Observation, slurm: SlurmState, decided: Plan, *, unasked: bool) -> list[tuple[Reason, str]]:
     """Return what needs attention, a word and a sentence each, the worst first."""
-    found: list[tuple[str, str]] = []
-    blind = (sight.blind(worker.slurm_name) for worker in seen.workers)
-    unable = next((hold for hold in blind if hold is not None and hold.reason not in _ORDINARY), None)
+    found: list[tuple[Reason, str]] = []
+    blind = (slurm.blind(worker.slurm_name) for worker in seen.workers)
+    unable = next((wait for wait in blind if wait is not None and wait.reason not in _ORDINARY), None)
     if unable is not None and not unasked:
-        found.append((unable.reason.value, unable.message))
-    # While the state of nodes cannot be determined, each hold would only repeat that.
-    stuck = [held.hold for held in decided.holds if held.hold.reason not in _ORDINARY and unable is None]
+        found.append((unable.reason, unable.message))
+    # While the state of nodes cannot be determined, each blocked worker would only repeat that.
+    stuck = [one.wait for one in decided.blocked if one.wait.reason not in _ORDINARY and unable is None]
     if stuck:
-        found.append((stuck[0].reason.value, f"{len(stuck)} workers; {stuck[0].message}"))
-    found += troubles(decided.waits).items()
+        found.append((stuck[0].reason, messages.blocked(len(stuck), stuck[0].message)))
+    found += problems(decided.waits).items()
     failed = [worker.name for worker in seen.workers if worker.phase == "Failed" and worker.active]
     if failed:
-        found.append(("PodsFailed", f"{len(failed)} pods have failed, such as {min(failed)}"))
-    running = [sight.node(worker.slurm_name) for worker in seen.workers if worker.healthy]
+        found.append((Reason.PODS_FAILED, messages.pods_failed(len(failed), min(failed))))
+    running = [slurm.node(worker.slurm_name) for worker in seen.workers if worker.healthy]
     down = sorted(node.name for node in running if node is not None and "DOWN" in node.state)
     if down:
-        text = f"{len(down)} workers run, but Slurm has their nodes down, such as {down[0]}"
-        found.append((_NODES_DOWN, text))
+        found.append((Reason.NODES_DOWN, messages.nodes_down(len(down), down[0])))
     refused = {node.name: node for node in running if node is not None and "INVALID_REG" in node.state}
     if refused:
         first = refused[min(refused)]
-        text = (
-            f"{len(refused)} workers run, but Slurm refuses what they register with, such as {first.name} "
-            f"({first.reason or 'no reason given'}): compare extraConf, resources.limits and gres.conf"
-        )
-        found.append((_NODES_REFUSED, text))
+        text = messages.nodes_refused(len(refused), first.name, first.reason)
+        found.append((Reason.NODES_REFUSED, text))
     return found
+
+
+def problems(waits: Iterable[Defer]) -> dict[Reason, str]:
+    """Return one sentence for each kind of problem among what is waited for."""
+    found: dict[Reason, list[str]] = {kind: [] for kind in _PROBLEMS}
+    for wait in waits:
+        if wait.reason in found:
+            found[wait.reason].append(wait.message)
+    return {kind: messages.similar(min(some), len(some)) for kind, some in found.items() if some}
+
+
+def _autoscaling(seen: Observation, slurm: SlurmState) -> Condition | None:
+    """Return the condition about Slurm's power saving, which is also the memory that it was used."""
+    kind = wellknown.CONDITION_AUTOSCALING
+    old = find_condition(seen.nodeset.status.conditions, kind)
+    if not seen.nodeset.autoscaled or seen.nodeset.deleting:
+        if old is None or (slurm.sees and not node_records.remaining(seen)):
+            return None
+        return _condition(kind, status=False, reason=Reason.LEAVING, message=messages.DELETING_RECORDS)
+    if (wait := autoscale.refused(seen)) is not None:
+        return _condition(kind, status=False, reason=wait.reason, message=wait.message)
+    if not slurm.sees:
+        return old
+    counts = autoscale.counts(seen, slurm)
+    listed = ", ".join(f"{counts[state]} {state.value}" for state in Power if counts[state])
+    reason = Reason.RESUMING if counts[Power.POWERING_UP] else Reason.ACTIVE
+    return _condition(kind, status=True, reason=reason, message=listed or messages.NO_WORKERS)
 
 
 def _reservation(seen: Observation) -> Condition | None:
@@ -280,10 +320,10 @@ def _reservation(seen: Observation) -> Condition | None:
     if reservation.open_ended(seen) and not reservation.known(seen):
         return old
     if wanted and text is not None and reservation.present(seen) is not None:
-        return _condition(kind, status=True, reason=wellknown.REASON_RESERVATION_CREATED, message=text)
+        return _condition(kind, status=True, reason=Reason.RESERVATION_CREATED, message=text)
     if old is None:
         return None
     # Another sentence than that of a window forgets it: the same window may be asked for again.
     remembers = wanted and text is not None and reservation.made(seen)
-    message = text if remembers and text is not None else "no maintenance window has been made"
-    return _condition(kind, status=False, reason=wellknown.REASON_RESERVATION_NOT_EXISTS, message=message)
+    message = text if remembers and text is not None else messages.NO_WINDOW
+    return _condition(kind, status=False, reason=Reason.RESERVATION_NOT_EXISTS, message=message)

@@ -2,8 +2,8 @@
 
 Out of service at once may be `maxUnavailable` of the wanted workers, for whatever reason: missing, not ready,
 not long enough ready, or taken out by this update. Old workers that do not serve anyway are replaced without
-asking further. A worker that is already draining for the update stays chosen, so that each pass chooses the
-same ones as the one before it, also after a crash.
+asking further. A worker that is already draining for the update stays chosen, so that each reconcile chooses
+the same ones as the one before it, also after a crash.
 
 Healthy workers that Slurm does not have.
 
@@ -17,18 +17,26 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from slurm_operator.api.reasons import Reason
 from slurm_operator.api.updates import UpdateStrategyType
-from slurm_operator.controllers.nodeset.decide.actions import Allow, Cause, Held, Hold, Note, Wait
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Allow,
+    Blocked,
+    Defer,
+    Note,
+    RemovalCause,
+)
 from slurm_operator.controllers.nodeset.decide.deletion import REGISTRATION_SECONDS, may_reregister
 from slurm_operator.controllers.nodeset.decide.scale import marked, scale_in_order
 
 if TYPE_CHECKING:
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.decide.scale import Demand
-    from slurm_operator.controllers.nodeset.decide.slurm_state import Sight
+    from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
 
 
-def update(seen: Observation, sight: Sight, demand: Demand) -> int:
+def update(seen: Observation, slurm: SlurmState, demand: Demand) -> int:
     """Add the pods to replace to those that go; return how many more may be out of service."""
     candidates = [worker for worker in demand.stay if worker.uid not in demand.going]
     budget = max_unavailable(seen, demand.desired) - _unavailable(seen, candidates, demand.desired)
@@ -36,30 +44,33 @@ def update(seen: Observation, sight: Sight, demand: Demand) -> int:
     if kind == UpdateStrategyType.ON_DELETE:
         return max(0, budget)
     old = [worker for worker in candidates if worker.revision not in seen.revision.same]
-    if sight.budget is not None:
+    if slurm.budget is not None:
         # What goes now cannot be replaced: only what was chosen before goes on.
-        old = [worker for worker in old if marked(worker, Cause.UPDATE)]
+        old = [worker for worker in old if marked(worker, RemovalCause.UPDATE)]
     chosen = [worker for worker in old if not worker.healthy]
     healthy = [worker for worker in old if worker.healthy]
     if kind == UpdateStrategyType.SCHEDULED_UPDATE:
         chosen += [
-            worker for worker in healthy if in_window(seen, sight, worker) or _undecided(sight, worker)
+            worker for worker in healthy if in_window(seen, slurm, worker) or _undecided(slurm, worker)
         ]
     else:
         ordered = sorted(
-            scale_in_order(healthy, sight, Cause.UPDATE), key=lambda one: not marked(one, Cause.UPDATE)
+            scale_in_order(healthy, slurm, RemovalCause.UPDATE),
+            key=lambda one: not marked(one, RemovalCause.UPDATE),
         )
         picked = ordered[: max(0, budget)]
         chosen += picked
         budget -= len(picked)
-    demand.going |= {worker.uid: Cause.UPDATE for worker in chosen}
-    begun = [worker for worker in chosen if not marked(worker, Cause.UPDATE)]
+    demand.going |= {worker.uid: RemovalCause.UPDATE for worker in chosen}
+    begun = [worker for worker in chosen if not marked(worker, RemovalCause.UPDATE)]
     if begun:
         scheduled = kind == UpdateStrategyType.SCHEDULED_UPDATE
         reason, action = (
-            ("Scheduled Update", "ScheduledUpdate") if scheduled else ("RollingUpdate", "RollingUpdate")
+            (Reason.SCHEDULED_UPDATE, "ScheduledUpdate")
+            if scheduled
+            else (Reason.ROLLING_UPDATE, "RollingUpdate")
         )
-        demand.notes.append(Note(reason, action, f"Replacing {len(begun)} pods of an older revision"))
+        demand.notes.append(Note(reason, action, messages.replacing_old(len(begun))))
     return max(0, budget)
 
 
@@ -75,17 +86,17 @@ def max_unavailable(seen: Observation, total: int) -> int:
     return max(1, share)
 
 
-def in_window(seen: Observation, sight: Sight, worker: Worker) -> bool:
+def in_window(seen: Observation, slurm: SlurmState, worker: Worker) -> bool:
     """Tell whether a worker's node is in the NodeSet's maintenance window."""
-    node = sight.node(worker.slurm_name)
+    node = slurm.node(worker.slurm_name)
     return (
         node is not None and "MAINTENANCE" in node.state and node.reservation == seen.nodeset.reservation_name
     )
 
 
-def _undecided(sight: Sight, worker: Worker) -> bool:
+def _undecided(slurm: SlurmState, worker: Worker) -> bool:
     """Tell whether a worker was chosen when its node was last known: while it is not, no mind is changed."""
-    return marked(worker, Cause.UPDATE) and sight.blind(worker.slurm_name) is not None
+    return marked(worker, RemovalCause.UPDATE) and slurm.blind(worker.slurm_name) is not None
 
 
 def _unavailable(seen: Observation, workers: list[Worker], desired: int) -> int:
@@ -98,24 +109,25 @@ def _unavailable(seen: Observation, workers: list[Worker], desired: int) -> int:
     return max(0, desired - serving)
 
 
-def register_again(seen: Observation, sight: Sight, demand: Demand, budget: int) -> list[Held]:
+def register_again(seen: Observation, slurm: SlurmState, demand: Demand, budget: int) -> list[Blocked]:
     """Let go healthy pods that Slurm has not listed for long, as many as may be out of service."""
-    held = []
+    blocked = []
     for worker in demand.stay:
-        if worker.uid in demand.going or not worker.healthy or sight.absent(worker.slurm_name) is None:
+        if worker.uid in demand.going or not worker.healthy or slurm.absent(worker.slurm_name) is None:
             continue
-        decision = may_reregister(worker, sight, seen.wall, seen.nodeset.spec.min_ready_seconds)
+        decision = may_reregister(worker, slurm, seen.wall, seen.nodeset.spec.min_ready_seconds)
         if isinstance(decision, Allow) and budget <= 0:
-            decision = Hold(
-                Wait.MAX_UNAVAILABLE,
-                f"{worker.slurm_name} is not in Slurm, but no more workers may be out of service at once",
+            decision = Defer(
+                Reason.MAX_UNAVAILABLE,
+                messages.no_more_unavailable(worker.slurm_name),
             )
-        if isinstance(decision, Hold):
-            held.append(Held(worker.name, worker.slurm_name, Cause.REGISTRATION, decision))
-            demand.looks.append(REGISTRATION_SECONDS / 4)
+        if isinstance(decision, Defer):
+            blocked.append(Blocked(worker.name, worker.slurm_name, RemovalCause.REGISTRATION, decision))
+            demand.requeue_after.append(REGISTRATION_SECONDS / 4)
             continue
         budget -= 1
-        demand.going[worker.uid] = Cause.REGISTRATION
-        text = f"Slurm node {worker.slurm_name} of pod {worker.name} is not registered"
-        demand.notes.append(Note("SlurmNodeNotRegistered", "Delete", text, warning=True, pod=worker.name))
-    return held
+        demand.going[worker.uid] = RemovalCause.REGISTRATION
+        text = messages.replacing_unregistered(worker.name, worker.slurm_name)
+        reason = Reason.SLURM_NODE_NOT_REGISTERED
+        demand.notes.append(Note(reason, "Delete", text, warning=True, pod=worker.name))
+    return blocked

@@ -10,37 +10,39 @@ import itertools
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import NodeSet, wellknown
+from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import actions as do
 from slurm_operator.controllers.nodeset.decide import finalizer
 from slurm_operator.controllers.nodeset.decide.deletion import SETTLES_SECONDS, settling
-from slurm_operator.controllers.nodeset.run.one_pass import FINALIZERS, each
-from slurm_operator.controllers.workload.verdict import Cause
-from slurm_operator.kube.client import PatchType
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.controllers.nodeset.run.background import each
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import KubeError
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from slurm_operator.controllers.nodeset.run.claim_writes import Claims
-    from slurm_operator.controllers.nodeset.run.one_pass import Trouble, Work
+    from slurm_operator.controllers.nodeset.run.claim_writes import ClaimWriter
     from slurm_operator.controllers.nodeset.run.pod_writes import Pods
+    from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork
     from slurm_operator.controllers.nodeset.run.slurm_nodes import Slurm
     from slurm_operator.controllers.nodeset.run.slurm_records import Records
-    from slurm_operator.kube.client import Client
+    from slurm_operator.controllers.shared.problems import NodeSetProblem
+    from slurm_operator.kube.client.client import Client
 
+# How troubles begin that have an Event of their own.
+FINALIZERS: Final = "the finalizers of NodeSet"
 # About half a second of an API server that has nothing else to do.
 _CONDITIONS = 200
 # The end of a pod that is in no cache is no event.
-_LOOK_AGAIN: Final = 10.0
+_REQUEUE_SECONDS: Final = 10.0
 _GUARDS: Final = {do.AddFinalizer(wellknown.FINALIZER_DRAIN), do.RecordExternal(external=True)}
-_UNGUARDED: Final = (
-    "no worker is made while the finalizer that keeps the NodeSet until its workers are drained, and the "
-    "annotation that its Slurm is external, cannot be set"
-)
 _TOGETHER = {
     do.UndrainNodes: do.DrainNodes,
     do.ResumeNodes: do.DrainNodes,
+    do.ResumeCloudNodes: do.DrainNodes,
+    do.PowerUpNodes: do.DrainNodes,
     do.RemoveFinalizer: do.AddFinalizer,
     do.RecordExternal: do.AddFinalizer,
     do.ReleasePod: do.DeletePod,
@@ -54,7 +56,7 @@ class Actor:
         self,
         client: Client,
         pods: Pods,
-        claims: Claims,
+        claims: ClaimWriter,
         slurm: Slurm,
         records: Records,
         answered: Callable[[NodeSet], None],
@@ -67,7 +69,7 @@ class Actor:
         self._slurm = slurm
         self._records = records
 
-    async def act(self, work: Work) -> None:
+    async def act(self, work: PlannedWork) -> None:
         """Do what a plan says, all but the conditions of pods; what it wants of Slurm is only ordered."""
         self._slurm.recall(work)
         self._records.recall(work)
@@ -81,11 +83,11 @@ class Actor:
             elif kind is do.CreatePod and not guarded:
                 # If the NodeSet were deleted now, they would be deleted with it, whatever runs in them.
                 if work.outcome.errors:
-                    work.outcome.trouble(Cause.FAILED, _UNGUARDED)
+                    work.outcome.trouble(Reason.APPLY_FAILED, write_messages.NOT_GUARDED)
             else:
                 await self._do(work, kind, some)
 
-    async def tell_pods(self, work: Work) -> dict[Trouble, None]:
+    async def tell_pods(self, work: PlannedWork) -> list[NodeSetProblem]:
         """Write the conditions of pods, some hundred at most, and return what went wrong.
 
         This comes last, after the status of the NodeSet, and the rest waits for the next reconcile: a client
@@ -94,14 +96,14 @@ class Actor:
         waiting = [action for action in work.plan.actions if isinstance(action, do.PatchPodStatus)]
         if waiting and (moving := _settling(work)):
             waiting = [action for action in waiting if action.uid not in moving]
-            work.outcome.look(SETTLES_SECONDS)
+            work.outcome.requeue_after(SETTLES_SECONDS)
         before = set(work.outcome.troubles)
         await self._pods.patch_status(work, waiting[:_CONDITIONS])
         if len(waiting) > _CONDITIONS:
-            work.outcome.look(0.05)
-        return {trouble: None for trouble in work.outcome.troubles if trouble not in before}
+            work.outcome.requeue_after(0.05)
+        return [trouble for trouble in work.outcome.troubles if trouble not in before]
 
-    async def _do(self, work: Work, kind: type[Any], group: Sequence[Any]) -> None:
+    async def _do(self, work: PlannedWork, kind: type[Any], group: Sequence[Any]) -> None:
         match kind:
             case do.CreatePod:
                 await self._pods.create(work, group)
@@ -117,6 +119,8 @@ class Actor:
                 self._slurm.change_states(work, group)
             case do.WriteNodes:
                 self._slurm.tell(work, group)
+            case do.CreateRecords:
+                self._records.create(work, group[0])
             case do.DeleteRecord:
                 self._records.delete(work, group)
             case do.WriteReservation:
@@ -127,7 +131,7 @@ class Actor:
                 raise TypeError(f"no step carries out {kind.__name__}")
 
     async def _finalizers(
-        self, work: Work, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
+        self, work: PlannedWork, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
     ) -> bool:
         """Change the finalizers, and write down where Slurm is; tell whether both are as planned."""
         meta = work.nodeset.metadata
@@ -147,12 +151,13 @@ class Actor:
         try:
             answer = await self._client.patch(NodeSet, meta.name, meta.namespace, body, type=PatchType.MERGE)
         except KubeError as error:
-            work.outcome.failed(f"{FINALIZERS} {meta.name!r} could not be changed", error)
+            what = f"the finalizers of NodeSet {meta.name!r}"
+            work.outcome.failed("change", what, error, Reason.SYNC_FINALIZER_FAILED)
             return False
         self._answered(answer)
         return True
 
-    async def _lets_go(self, work: Work) -> bool:
+    async def _lets_go(self, work: PlannedWork) -> bool:
         """Tell whether Kubernetes may delete, or leave alone, whatever pods the NodeSet still has.
 
         Of one that is drained none must be left; of one that needs no drain none must be protected. The API
@@ -164,23 +169,23 @@ class Actor:
         try:
             page = await self._client.list_all(Pod, meta.namespace)
         except KubeError as error:
-            work.outcome.failed(f"the pods of namespace {meta.namespace!r} could not be listed", error)
+            work.outcome.failed("list", f"the pods of namespace {meta.namespace!r}", error)
             return False
         why = finalizer.strays(meta.uid, page.items, page.bad)
         if not work.nodeset.deleting or finalizer.lets_go(work.seen):
             why = finalizer.still_protected(meta.uid, page.items)
         if why is not None:
-            work.outcome.trouble("PodsLeft", why)
-            work.outcome.look(_LOOK_AGAIN)
+            work.outcome.trouble(Reason.PODS_LEFT, why)
+            work.outcome.requeue_after(_REQUEUE_SECONDS)
         return why is None
 
 
-def _settling(work: Work) -> set[str]:
+def _settling(work: PlannedWork) -> set[str]:
     """Return the pods whose nodes have just been moved."""
-    seen, memory = work.seen, work.memory
-    if not memory.changing and not memory.written:
+    seen, nodes = work.seen, work.state.nodes
+    if not nodes.changing and not nodes.written:
         return set()
-    return {worker.uid for worker in seen.workers if settling(seen, memory, worker.slurm_name)}
+    return {worker.uid for worker in seen.workers if settling(seen, nodes, worker.slurm_name)}
 
 
 def _kind(action: do.Action) -> type[Any]:

@@ -11,55 +11,79 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.observation import Fate, Observation, read_worker
-from slurm_operator.controllers.nodeset.run.slurm_names import Neighbourhood
-from slurm_operator.objects import slurmd
-from slurm_operator.slurm.clients import ConnectionKey
+from slurm_operator.controllers.nodeset.decide import autoscale
+from slurm_operator.controllers.nodeset.decide.memo import Memo
+from slurm_operator.controllers.nodeset.decide.observation import ControllerState, Observation, read_worker
+from slurm_operator.controllers.nodeset.run.watches import SlurmNames
+from slurm_operator.objects import slurm_conf, slurmd
+from slurm_operator.objects.desired import Unbuildable
+from slurm_operator.objects.slurmd_records import record_shape
+from slurm_operator.slurm.model.versions import Feature, lack, offers
+from slurm_operator.slurm.rest.connections import ConnectionKey
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from slurm_operator.api import NodeSet
-    from slurm_operator.controllers.nodeset.decide.actions import Hold
-    from slurm_operator.controllers.nodeset.decide.observation import Revision, Worker
-    from slurm_operator.controllers.nodeset.run.state import Memory
-    from slurm_operator.controllers.nodeset.run.template import Master
+    from slurm_operator.controllers.nodeset.decide.actions import Defer
+    from slurm_operator.controllers.nodeset.decide.observation import FailedResume, Revision, Worker
+    from slurm_operator.controllers.nodeset.run.reconcile_state import NodeSetState
+    from slurm_operator.controllers.nodeset.run.template import ControllerRef
     from slurm_operator.controllers.nodeset.run.watches import Caches
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.models import PersistentVolumeClaim, Pod
-    from slurm_operator.objects.nodefit import Fit
-    from slurm_operator.slurm.clients import Connection
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.models.kinds import PersistentVolumeClaim, Pod
+    from slurm_operator.objects.node_fit import Fit
+    from slurm_operator.slurm.rest.connections import Connection
 
 # About 5 ms of reading.
 _SLICE: Final = 250
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Ground:
-    """What does not change within a pass: it is read before the pods are."""
+class ReconcileInputs:
+    """What does not change within a reconcile: it is read before the pods are."""
 
     nodeset: NodeSet
-    master: Master
+    controller_ref: ControllerRef
     revision: Revision
     fit: Fit
     hashes: Mapping[str, str]
     certain: bool
-    budget: Hold | None = None
+    budget: Defer | None = None
     """Why the budget of the workers does not protect them, if so."""
 
 
+@dataclasses.dataclass(slots=True)
+class ReadState:
+    """What was read and found out about pods and nodes.
+
+    Without it everything is read and decided again, and the delay with which a node that did not power up in
+    time is tried again starts from its first value.
+    """
+
+    workers: dict[str, tuple[Pod, Mapping[str, str], Worker]] = dataclasses.field(default_factory=dict)
+    """Pods as they were read, by UID; a pod object that is still the same is not read again."""
+    resumes: dict[str, FailedResume] = dataclasses.field(default_factory=dict)
+    """Nodes that did not come up in time."""
+    memo: Memo = dataclasses.field(default_factory=Memo)
+    """What the last plans found out about pods and nodes that have not changed."""
+
+    def drop_memo(self) -> None:
+        """Forget what the last plans found out: a thread that still plans must not share it with the next."""
+        self.memo = Memo()
+
+
 class Observer:
-    """Looks at NodeSets; `since` is when this process began to lead."""
+    """Observes NodeSets; `since` is when this process began to lead."""
 
     def __init__(self, wiring: Wiring, caches: Caches) -> None:
         self.since = float("inf")
         self._caches = caches
-        self.neighbourhood = Neighbourhood(caches)
+        self.slurm_names = SlurmNames(caches)
         self._connections = wiring.connections
         self._propagated = wiring.propagated_node_conditions
 
@@ -69,62 +93,68 @@ class Observer:
         self.since = loop.time()
         await loop.create_future()
 
-    def connection(self, ground: Ground) -> Connection | None:
+    def connection(self, inputs: ReconcileInputs) -> Connection | None:
         """Return the connection to the Slurm cluster of a NodeSet.
 
         Without its Controller there is none, unless the NodeSet is deleted too and an external Slurm goes on.
         """
-        nodeset, key = ground.nodeset, _controller_key(ground.nodeset)
-        if ground.master.controller is None and not (nodeset.deleting and self._connections.outlives(key)):
+        nodeset, key = inputs.nodeset, _controller_key(inputs.nodeset)
+        if inputs.controller_ref.controller is None and not (
+            nodeset.deleting and self._connections.outlives(key)
+        ):
             return None
         return self._connections.get(key)
 
-    def _fate(self, ground: Ground) -> Fate:
-        fate, nodeset, controller = ground.master.fate, ground.nodeset, ground.master.controller
-        if fate is Fate.STAYS:
-            return fate
+    def _controller_state(self, inputs: ReconcileInputs) -> ControllerState:
+        nodeset, reference = inputs.nodeset, inputs.controller_ref
+        if reference.state is ControllerState.STAYS:
+            return reference.state
         recorded = nodeset.metadata.annotations.get(wellknown.ANNOTATION_EXTERNAL_SLURM) == wellknown.TRUE
         known = recorded or self._connections.outlives(_controller_key(nodeset))
-        return Fate.OUTLIVED if (known if controller is None else controller.spec.external) else fate
+        external = known if reference.controller is None else reference.controller.spec.external
+        return ControllerState.OUTLIVED if external else reference.state
 
-    async def look(self, ground: Ground, memory: Memory) -> Observation:
-        """Return what there is to see of a NodeSet now."""
-        nodeset, caches = ground.nodeset, self._caches
+    async def observe(self, inputs: ReconcileInputs, state: NodeSetState) -> Observation:
+        """Return what is known of a NodeSet now."""
+        nodeset, caches = inputs.nodeset, self._caches
         now = asyncio.get_running_loop().time()
-        pods = memory.pods.newest(caches.owned_pods(nodeset), now)
-        connection = self.connection(ground)
-        settled = ground.certain and self._settled(nodeset, now)
-        near = self.neighbourhood.of(nodeset)
+        pods = state.pods.answers.newest(caches.owned_pods(nodeset), now)
+        connection = self.connection(inputs)
+        settled = inputs.certain and self._settled(nodeset, now)
+        near = self.slurm_names.others(nodeset)
         nodes = {node.metadata.name: node for node in caches.nodes.store.list()}
-        claims = self._claims(nodeset, memory, now) if nodeset.spec.volume_claim_templates else {}
+        claims = self._claims(nodeset, state, now) if nodeset.spec.volume_claim_templates else {}
         seen = Observation(
             nodeset=nodeset,
             workers=(),
-            revision=ground.revision,
+            revision=inputs.revision,
             wall=datetime.now(UTC),
             now=now,
             view=None if connection is None else connection.view,
             nodes=nodes,
-            fit=ground.fit,
+            fit=inputs.fit,
             claims=claims,
-            controller=self._fate(ground),
-            external=None if ground.master.controller is None else ground.master.controller.spec.external,
+            controller=self._controller_state(inputs),
+            external=None
+            if inputs.controller_ref.controller is None
+            else inputs.controller_ref.controller.spec.external,
             settled=settled,
             since=self.since,
-            # While a state is being changed, no list says anything about that node.
-            written=memory.written | dict.fromkeys(memory.changing, math.inf),
-            asked=dict(memory.asked),
-            budget=ground.budget,
-            failures={name: times for name, (times, _) in memory.failures.items()},
+            written=state.nodes.invalid_before,
+            asked=dict(state.evidence.answers),
+            budget=inputs.budget,
+            failures={name: times for name, (times, _) in state.pods.failures.items()},
             propagated=self._propagated,
             neighbours=near.neighbours,
-            bearers=near.bearers,
-            memo=memory.memo,
+            name_holders=near.name_holders,
+            memo=state.read.memo,
         )
-        return dataclasses.replace(seen, workers=await _read(nodeset, pods, memory, ground.hashes))
+        if nodeset.autoscaled:
+            seen = _with_power_saving(seen, inputs, state, connection)
+        return dataclasses.replace(seen, workers=await _read(nodeset, pods, state.read, inputs.hashes))
 
-    def _claims(self, nodeset: NodeSet, memory: Memory, now: float) -> dict[str, PersistentVolumeClaim]:
-        known = memory.claims.newest(self._caches.claims_of(nodeset), now)
+    def _claims(self, nodeset: NodeSet, state: NodeSetState, now: float) -> dict[str, PersistentVolumeClaim]:
+        known = state.claims.newest(self._caches.claims_of(nodeset), now)
         return {claim.metadata.name: claim for claim in known}
 
     def _settled(self, nodeset: NodeSet, now: float) -> bool:
@@ -137,14 +167,41 @@ class Observer:
         )
 
 
+def _with_power_saving(
+    seen: Observation, inputs: ReconcileInputs, state: NodeSetState, connection: Connection | None
+) -> Observation:
+    """Add what is known about the records of a NodeSet that Slurm scales."""
+    nodeset, controller = inputs.nodeset, inputs.controller_ref.controller
+    shape, lacks = None, ""
+    try:
+        if controller is not None:
+            shape = record_shape(nodeset, reserve=slurm_conf.constrains_memory(controller))
+    except Unbuildable as error:
+        lacks = "; ".join(f"{one.field}: {one.message}" for one in error.problems)
+    version = None if connection is None else connection.rest.version
+    if version is not None and not offers(version, Feature.CREATE_NODES):
+        lacks = lack(version, Feature.CREATE_NODES)
+    names = map(nodeset.pod_hostname, range(nodeset.most_replicas))
+    view = seen.view
+    if view is not None and not view.stale(seen.now) and view.suspicion is None:
+        state.read.resumes = autoscale.failed_resumes(state.read.resumes, view, names, seen.now)
+    return dataclasses.replace(
+        seen,
+        record=shape,
+        lacks=lacks,
+        resumes=dict(state.read.resumes),
+        made=dict(state.records.created_with),
+    )
+
+
 def _controller_key(nodeset: NodeSet) -> ConnectionKey:
     return ConnectionKey("Controller", nodeset.metadata.namespace, nodeset.spec.controller_ref.name)
 
 
 async def _read(
-    nodeset: NodeSet, pods: list[Pod], memory: Memory, hashes: Mapping[str, str]
+    nodeset: NodeSet, pods: list[Pod], read: ReadState, hashes: Mapping[str, str]
 ) -> tuple[Worker, ...]:
-    known, found = memory.workers, {}
+    known, found = read.workers, {}
     fresh = 0
     for pod in pods:
         entry = known.get(pod.metadata.uid)
@@ -157,5 +214,5 @@ async def _read(
             if fresh % _SLICE == 0:
                 await asyncio.sleep(0)
         found[pod.metadata.uid] = entry
-    memory.workers = found
+    read.workers = found
     return tuple(entry[2] for entry in found.values())

@@ -5,8 +5,8 @@ controller is adopted: after `kubectl delete --cascade=orphan` and a new NodeSet
 keep running. A pod of the NodeSet whose labels a user has changed is released; its name stays in use until it
 is deleted.
 
-Before the first adoption of a pass the API server is asked whether the NodeSet is still there, the same and
-not being deleted: a cache could lag behind its end, and the pods would follow it into the grave.
+Before the first adoption of a reconcile the API server is asked whether the NodeSet is still there, the same
+and not being deleted: a cache could lag behind its end, and the pods would follow it into the grave.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import msgspec
 
 from slurm_operator.api import NodeSet, wellknown
 from slurm_operator.api.nodeset import ScalingMode
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.meta import OwnerReference
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod
+from slurm_operator.kube.models.meta import OwnerReference
 from slurm_operator.objects import labels, slurmd_identity
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from slurm_operator.controllers.nodeset.run.one_pass import Outcome
-    from slurm_operator.controllers.nodeset.run.state import Memory
+    from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
     from slurm_operator.controllers.nodeset.run.watches import Caches
-    from slurm_operator.kube.client import Client
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.decide.own_writes import OwnWrites
 
 
 def matches(nodeset: NodeSet, pod: Pod) -> bool:
@@ -58,27 +58,27 @@ class Adoption:
         self._client = client
         self._caches = caches
 
-    async def settle(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
+    async def settle(self, nodeset: NodeSet, written: OwnWrites[Pod], outcome: ReconcileOutcome) -> None:
         """Adopt a NodeSet's pods and release others; while that is under way, workers are not counted."""
         owned = self._caches.owned_pods(nodeset)
         foreign = [pod for pod in owned if not matches(nodeset, pod) and not pod.deleting]
         orphans = [pod for pod in self._caches.orphan_pods(nodeset) if adoptable(nodeset, pod)]
         if foreign or orphans:
             outcome.certain = False
-            outcome.look(1.0)
-        newest = memory.owned.newest([*foreign, *orphans], asyncio.get_running_loop().time())
+            outcome.requeue_after(1.0)
+        newest = written.newest([*foreign, *orphans], asyncio.get_running_loop().time())
         undone = {id(pod) for pod in newest}
         for pod in foreign:
             if id(pod) in undone:
                 kept = [one for one in pod.metadata.owner_references if one.uid != nodeset.metadata.uid]
-                await self._own(pod, kept, memory, outcome, "let go")
+                await self._own(pod, kept, written, outcome, "release")
         orphans = [pod for pod in orphans if id(pod) in undone]
         if orphans and await self.exists(nodeset, outcome):
             owner = msgspec.convert(labels.owner_reference(nodeset), type=OwnerReference)
             for pod in orphans:
-                await self._own(pod, [*pod.metadata.owner_references, owner], memory, outcome, "adopted")
+                await self._own(pod, [*pod.metadata.owner_references, owner], written, outcome, "adopt")
 
-    async def exists(self, nodeset: NodeSet, outcome: Outcome) -> bool:
+    async def exists(self, nodeset: NodeSet, outcome: ReconcileOutcome) -> bool:
         """Ask the API server whether a NodeSet is still there and to stay."""
         namespace, name = nodeset.key
         try:
@@ -86,12 +86,17 @@ class Adoption:
         except NotFound:
             return False
         except KubeError as error:
-            outcome.failed(f"NodeSet {name!r} could not be read", error)
+            outcome.failed("read", f"NodeSet {name!r}", error)
             return False
         return live.metadata.uid == nodeset.metadata.uid and not live.deleting
 
     async def _own(
-        self, pod: Pod, owners: Sequence[OwnerReference], memory: Memory, outcome: Outcome, done: str
+        self,
+        pod: Pod,
+        owners: Sequence[OwnerReference],
+        written: OwnWrites[Pod],
+        outcome: ReconcileOutcome,
+        verb: str,
     ) -> None:
         namespace, name = pod.key
         metadata = {
@@ -104,6 +109,6 @@ class Adoption:
                 Pod, name, namespace, {"metadata": metadata}, type=PatchType.MERGE
             )
         except KubeError as error:
-            outcome.failed(f"Pod {name!r} could not be {done}", error)
+            outcome.failed(verb, f"pod {name!r}", error)
         else:
-            memory.owned.changed(answer)
+            written.changed(answer)

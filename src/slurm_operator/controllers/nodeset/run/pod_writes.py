@@ -16,18 +16,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide.actions import PatchPod, Proof, ReleasePod
 from slurm_operator.controllers.nodeset.decide.deletion import confirm, in_time, weigh
-from slurm_operator.controllers.nodeset.run.one_pass import aside, each, slowly
+from slurm_operator.controllers.nodeset.decide.pod_status import metadata_patch, status_patch
+from slurm_operator.controllers.nodeset.decide.scale import LONGEST_SECONDS
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.controllers.nodeset.run.background import each, run_decision, slowly
 from slurm_operator.controllers.nodeset.run.ownership import matches
-from slurm_operator.controllers.workload.verdict import Cause
-from slurm_operator.kube.client import PatchType
+from slurm_operator.kube.client.client import PatchType
+from slurm_operator.kube.decide.own_writes import OwnWrites
 from slurm_operator.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -37,11 +40,10 @@ from slurm_operator.kube.errors import (
     Overdue,
     ServerError,
 )
-from slurm_operator.kube.failures import describe
-from slurm_operator.kube.models import Pod
+from slurm_operator.kube.models.kinds import Pod, metadata_only
+from slurm_operator.kube.runtime.failures import describe
 from slurm_operator.objects import slurmd, slurmd_identity
 from slurm_operator.objects.desired import Unbuildable
-from slurm_operator.slurm import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable, Sequence
@@ -53,14 +55,13 @@ if TYPE_CHECKING:
         PatchPodStatus,
         Removal,
     )
-    from slurm_operator.controllers.nodeset.run.background import Asking
-    from slurm_operator.controllers.nodeset.run.claim_writes import Claims
-    from slurm_operator.controllers.nodeset.run.one_pass import Work
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.events import EventRecorder
-    from slurm_operator.kube.expectations import Expectations
-    from slurm_operator.kube.meta import Key
-    from slurm_operator.kube.models import Condition
+    from slurm_operator.controllers.nodeset.run.background import SlurmQuestions
+    from slurm_operator.controllers.nodeset.run.claim_writes import ClaimWriter
+    from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.decide.expectations import Expectations
+    from slurm_operator.kube.models.meta import Key
+    from slurm_operator.kube.runtime.events import EventRecorder
     from slurm_operator.objects.desired import Manifest
 
 # Thousands of labels and conditions must not hold up a drain or a deletion for which the time has come: what
@@ -69,13 +70,41 @@ _UPKEEP_SECONDS: Final = 1.0
 _CONDITIONS_SECONDS: Final = 0.3
 _HURRY_SECONDS: Final = 0.1
 _SOON: Final = 0.05
-# How long a pass deletes at most, and how long before a list counts no more another one is asked for.
+# How long a reconcile deletes at most, and how long before a list counts no more another one is asked for.
 _DELETING_SECONDS: Final = 10.0
 _AHEAD_SECONDS: Final = 0.75
 # For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
 _ANSWER_SECONDS: Final = 5.0
+# Of a pod that was just created only the UID is needed: the rest comes by the watch.
+_CREATED: Final = metadata_only(Pod)
 # A pod of another owner may be in none of our caches, so its deletion may cause no event.
-_LOOK_AGAIN: Final = 10.0
+_REQUEUE_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class PodWrites:
+    """What was last done to pods.
+
+    Without it, until the cache shows the last writes, a reconcile does not know which worker the one before
+    has begun to drain, and may choose another; and pods that keep failing are recreated without a delay.
+    """
+
+    answers: OwnWrites[Pod] = field(default_factory=OwnWrites)
+    failures: dict[str, tuple[int, float]] = field(default_factory=dict)
+    """How many pods of a name have ended in a row, and when the last one was deleted for that."""
+
+    def failed(self, name: str, times: int, now: float) -> None:
+        """Note that a pod is deleted because it has ended."""
+        self.failures[name] = (times, now)
+
+    def created(self, name: str) -> None:
+        """Note that a pod was created, which carries the number of failures itself."""
+        self.failures.pop(name, None)
+
+    def tidy(self, now: float) -> None:
+        """Forget failures that delay no pod any more."""
+        horizon = now - LONGEST_SECONDS
+        self.failures = {name: one for name, one in self.failures.items() if one[1] > horizon}
 
 
 class Pods:
@@ -86,8 +115,8 @@ class Pods:
         client: Client,
         events: EventRecorder,
         expectations: Expectations[Key],
-        claims: Claims,
-        asking: Asking,
+        claims: ClaimWriter,
+        asking: SlurmQuestions,
     ) -> None:
         self._client = client
         self._events = events
@@ -96,22 +125,22 @@ class Pods:
         self._asking = asking
 
     # ------------------------------------------------------------------------------------------------- create
-    async def create(self, work: Work, actions: Sequence[CreatePod]) -> None:
+    async def create(self, work: PlannedWork, actions: Sequence[CreatePod]) -> None:
         """Make workers, slowly at first."""
         if work.template is None:
             return  # why is known, and told already
         made: list[str] = []
         await slowly(actions, lambda action: self._create(work, action, made))
         if made:
-            note = f"Created {len(made)} pods: {hostlist.fold(made)}"
-            self._events.event(work.nodeset, "Normal", "SuccessfulCreate", "Create", note)
+            note = write_messages.created(made)
+            self._events.event(work.nodeset, "Normal", Reason.SUCCESSFUL_CREATE, "Create", note)
 
-    async def _create(self, work: Work, action: CreatePod, made: list[str]) -> bool:
+    async def _create(self, work: PlannedWork, action: CreatePod, made: list[str]) -> bool:
         """Make one worker; tell whether others should be tried."""
         try:
             worker = _identity(work, action)
             manifest = slurmd.pod(
-                _template(work), worker, work.ground.revision.hash, failures=action.failures
+                _template(work), worker, work.inputs.revision.hash, failures=action.failures
             )
         except Unbuildable as error:
             work.outcome.unbuildable(error)
@@ -121,31 +150,30 @@ class Pods:
         key, name = work.nodeset.key, action.name
         self._expectations.expect_creations(key, (name,), _now())
         try:
-            pod = await self._client.create(Pod, manifest)
+            pod = await self._client.create(_CREATED, manifest)
         except AlreadyExists:
             return await self._taken(work, name)
         except KubeError as error:
             if _without_effect(error):
                 self._expectations.creation_failed(key, name)
-            what = f"Pod {name!r} could not be created"
-            work.outcome.failed(what, error)
-            self._events.event(
-                work.nodeset, "Warning", "FailedCreate", "Create", f"{what}: {describe(error)}"
-            )
+            what = f"pod {name!r}"
+            work.outcome.failed("create", what, error)
+            note = write_messages.failed("create", what, describe(error))
+            self._events.event(work.nodeset, "Warning", Reason.FAILED_CREATE, "Create", note)
             return False
         self._expectations.created(key, name, pod.metadata.uid)
-        work.memory.failures.pop(name, None)
+        work.state.pods.created(name)
         made.append(name)
         return True
 
-    async def _taken(self, work: Work, name: str) -> bool:
+    async def _taken(self, work: PlannedWork, name: str) -> bool:
         """See to a name under which there is a pod that the cache does not show as ours."""
         key = work.nodeset.key
         try:
             live = await self._client.get(Pod, name, key.namespace)
         except KubeError as error:
             self._expectations.creation_failed(key, name)
-            work.outcome.failed(f"Pod {name!r} could not be read", error)
+            work.outcome.failed("read", f"pod {name!r}", error)
             return isinstance(error, NotFound)
         owner = live.controller_owner
         ours = owner is not None and owner.uid == work.nodeset.metadata.uid
@@ -153,47 +181,42 @@ class Pods:
             self._expectations.created(key, name, live.metadata.uid)
             return True
         self._expectations.creation_failed(key, name)
-        work.outcome.look(_LOOK_AGAIN)
+        work.outcome.requeue_after(_REQUEUE_SECONDS)
         if not live.deleting:
-            whose = (
-                f"belongs to {owner.kind} {owner.name!r}"
-                if owner and not ours
-                else "lacks the labels of a worker"
-            )
-            work.outcome.trouble(
-                Cause.CONFLICT,
-                f"a worker should be called {name!r}, but the pod of that name {whose}: delete that pod",
-            )
+            whose = f"{owner.kind} {owner.name!r}" if owner and not ours else ""
+            work.outcome.trouble(Reason.NAME_TAKEN, write_messages.name_taken(name, whose))
         return True
 
     # ------------------------------------------------------------------------------------------------- change
-    async def patch(self, work: Work, actions: Iterable[PatchPod]) -> None:
-        """Change labels and annotations: cordons at once, the rest as far as the time of a pass goes."""
+    async def patch(self, work: PlannedWork, actions: Iterable[PatchPod]) -> None:
+        """Change labels and annotations: cordons at once, the rest as far as the time of a reconcile goes."""
         ordered = sorted(actions, key=lambda action: not _is_cordon(action))
         cordons = sum(map(_is_cordon, ordered))
 
         def patch(action: PatchPod) -> Awaitable[None]:
-            return self._patch(work, action.name, _metadata_patch(action))
+            return self._patch(work, action.name, metadata_patch(action))
 
         await each(ordered[:cordons], patch)
         if await each(ordered[cordons:], patch, self._spare(work, _UPKEEP_SECONDS)):
-            work.outcome.look(_SOON)
+            work.outcome.requeue_after(_SOON)
 
-    async def patch_status(self, work: Work, actions: Iterable[PatchPodStatus]) -> None:
+    async def patch_status(self, work: PlannedWork, actions: Iterable[PatchPodStatus]) -> None:
         """Change conditions of ours; those of the kubelet are in the same list and stay."""
         left = await each(
             actions,
-            lambda action: self._patch(work, action.name, _status_patch(action), subresource="status"),
+            lambda action: self._patch(work, action.name, status_patch(action), subresource="status"),
             self._spare(work, _CONDITIONS_SECONDS),
         )
         if left:
-            work.outcome.look(_SOON)
+            work.outcome.requeue_after(_SOON)
 
-    def _spare(self, work: Work, seconds: float) -> float:
+    def _spare(self, work: PlannedWork, seconds: float) -> float:
         """Return the time for what can wait: hardly any while deletions wait for an answer of Slurm."""
         return min(seconds, _HURRY_SECONDS) if self._asking.under_way(work) else seconds
 
-    async def _patch(self, work: Work, name: str, body: Manifest, subresource: str | None = None) -> None:
+    async def _patch(
+        self, work: PlannedWork, name: str, body: Manifest, subresource: str | None = None
+    ) -> None:
         namespace = work.nodeset.metadata.namespace
         # By strategic merge, lists of conditions are merged by type.
         try:
@@ -203,12 +226,12 @@ class Pods:
         except NotFound:
             return
         except KubeError as error:
-            work.outcome.failed(f"Pod {name!r} could not be changed", error)
+            work.outcome.failed("change", f"pod {name!r}", error)
         else:
-            work.memory.pods.changed(live)
+            work.state.pods.answers.changed(live)
 
     # ------------------------------------------------------------------------------------------------- delete
-    async def remove(self, work: Work, actions: Sequence[Removal]) -> None:
+    async def remove(self, work: PlannedWork, actions: Sequence[Removal]) -> None:
         """Delete or release pods, those on Slurm's word only while that is new enough; else it is asked."""
         certain = [action for action in actions if action.proof is Proof.NONE]
         doubtful = tuple(action for action in actions if action.proof is not Proof.NONE)
@@ -217,32 +240,32 @@ class Pods:
         if doubtful:
             await self._delete_confirmed(work, doubtful, gone)
         for cause, some in sorted(gone.items()):
-            note = f"Deleted {len(some)} pods ({cause}): {hostlist.fold(some)}"
-            self._events.event(work.nodeset, "Normal", "SuccessfulDelete", "Delete", note)
+            note = write_messages.deleted(cause, some)
+            self._events.event(work.nodeset, "Normal", Reason.SUCCESSFUL_DELETE, "Delete", note)
 
     async def _delete_confirmed(
-        self, work: Work, removals: Sequence[Removal], gone: defaultdict[str, list[str]]
+        self, work: PlannedWork, removals: Sequence[Removal], gone: defaultdict[str, list[str]]
     ) -> None:
         """Delete and release while what Slurm said counts; have it asked again for what is left then."""
         left, end = removals, _now() + _DELETING_SECONDS
         while left:
             # Much may have been written since the plan was made, and that takes time.
-            seen = await work.look()
+            seen = await work.observe_again()
             if _another(seen.nodeset, work.nodeset) or _now() > end:
-                work.outcome.look(_SOON)
+                work.outcome.requeue_after(_SOON)
                 return
-            weighed = weigh(seen, work.memory.confirmed, left)
+            weighed = weigh(seen, work.state.evidence.confirmed, left)
             if not weighed.ready:
                 self._asking.order(work, [one.slurm_name for one in left if one.proof is Proof.NAME])
                 return
-            allowed = await aside(seen, partial(confirm, seen, weighed.ready))
+            allowed = await run_decision(seen, partial(confirm, seen, weighed.ready))
             if len(allowed) < len(weighed.ready):
-                work.outcome.look(2.0)
+                work.outcome.requeue_after(2.0)
             late = await self._delete_until(work, allowed, weighed.until, gone)
             left = [*late, *weighed.open]
 
     async def _delete_until(
-        self, work: Work, actions: Sequence[Removal], end: float, gone: defaultdict[str, list[str]]
+        self, work: PlannedWork, actions: Sequence[Removal], end: float, gone: defaultdict[str, list[str]]
     ) -> list[Removal]:
         """Delete and release pods until a moment; return those that are left."""
 
@@ -262,7 +285,7 @@ class Pods:
 
     async def _remove(
         self,
-        work: Work,
+        work: PlannedWork,
         action: Removal,
         gone: defaultdict[str, list[str]],
         end: float | None = None,
@@ -275,7 +298,7 @@ class Pods:
             await self._delete(work, action, gone, end, unsent)
 
     async def _release(
-        self, work: Work, action: ReleasePod, end: float | None, unsent: list[Removal] | None
+        self, work: PlannedWork, action: ReleasePod, end: float | None, unsent: list[Removal] | None
     ) -> None:
         """Take the label of protection from a pod that has not changed."""
         try:
@@ -283,7 +306,7 @@ class Pods:
                 Pod,
                 action.name,
                 work.nodeset.metadata.namespace,
-                _metadata_patch(
+                metadata_patch(
                     PatchPod(
                         action.name, action.uid, {wellknown.LABEL_POD_PROTECT: None}, version=action.version
                     )
@@ -293,18 +316,18 @@ class Pods:
                 not_after=end,
             )
         except (NotFound, Conflict):
-            work.outcome.look(1.0)
+            work.outcome.requeue_after(1.0)
         except KubeError as error:
             if isinstance(error, Overdue) and unsent is not None:
                 unsent.append(action)
                 return
-            work.outcome.failed(f"the protection of pod {action.name!r} could not be removed", error)
+            work.outcome.failed("remove", f"the protection of pod {action.name!r}", error)
         else:
-            work.memory.pods.changed(live)
+            work.state.pods.answers.changed(live)
 
     async def _delete(
         self,
-        work: Work,
+        work: PlannedWork,
         action: DeletePod,
         gone: defaultdict[str, list[str]],
         end: float | None = None,
@@ -313,7 +336,7 @@ class Pods:
         """Delete a pod, but send nothing after a moment; what gets its turn later is noted as `unsent`."""
         key, now = work.nodeset.key, _now()
         if action.failures:
-            work.memory.failures[action.name] = (action.failures, now)
+            work.state.pods.failed(action.name, action.failures, now)
         self._expectations.expect_deletions(key, (action.uid,), now)
         try:
             await self._client.delete(
@@ -327,30 +350,29 @@ class Pods:
             )
         except (NotFound, Conflict):
             self._expectations.deletion_failed(key, action.uid)
-            work.outcome.look(1.0)
+            work.outcome.requeue_after(1.0)
         except KubeError as error:
             if _without_effect(error):
                 self._expectations.deletion_failed(key, action.uid)
             if isinstance(error, Overdue) and unsent is not None:
                 unsent.append(action)
                 return
-            what = f"Pod {action.name!r} could not be deleted"
-            work.outcome.failed(what, error)
-            self._events.event(
-                work.nodeset, "Warning", "FailedDelete", "Delete", f"{what}: {describe(error)}"
-            )
+            what = f"pod {action.name!r}"
+            work.outcome.failed("delete", what, error)
+            note = write_messages.failed("delete", what, describe(error))
+            self._events.event(work.nodeset, "Warning", Reason.FAILED_DELETE, "Delete", note)
         else:
             gone[action.cause.value].append(action.name)
 
 
-def _identity(work: Work, action: CreatePod) -> slurmd_identity.Worker:
+def _identity(work: PlannedWork, action: CreatePod) -> slurmd_identity.WorkerIdentity:
     nodes = work.seen.nodes
     if action.ordinal is None:
         return slurmd_identity.of_node(nodes[action.node], action.name)
     return slurmd_identity.numbered(work.nodeset, action.ordinal, nodes.get(action.pin))
 
 
-def _template(work: Work) -> slurmd.WorkerTemplate:
+def _template(work: PlannedWork) -> slurmd.WorkerTemplate:
     assert work.template is not None  # noqa: S101 - narrows: without a template nothing is created
     return work.template
 
@@ -362,33 +384,6 @@ def _another(now: NodeSet, then: NodeSet) -> bool:
 
 def _is_cordon(action: PatchPod) -> bool:
     return wellknown.ANNOTATION_POD_CORDON in action.annotations
-
-
-def _metadata_patch(action: PatchPod) -> Manifest:
-    metadata: dict[str, Any] = {"uid": action.uid}
-    if action.labels:
-        metadata["labels"] = dict(action.labels)
-    if action.annotations:
-        metadata["annotations"] = dict(action.annotations)
-    if action.version:
-        metadata["resourceVersion"] = action.version
-    # A list of tolerations is replaced as a whole.
-    spec = {"spec": {"tolerations": [*action.tolerations]}} if action.tolerations else {}
-    return {"metadata": metadata, **spec}
-
-
-def _status_patch(action: PatchPodStatus) -> Manifest:
-    removed = [{"$patch": "delete", "type": kind} for kind in action.remove]
-    return {
-        "metadata": {"uid": action.uid},
-        "status": {"conditions": [*map(_wire, action.set), *removed]},
-    }
-
-
-def _wire(condition: Condition) -> dict[str, Any]:
-    """Return a condition with all that could be left over from the one before."""
-    wire: dict[str, Any] = {"reason": "", "message": "", **msgspec.to_builtins(condition)}
-    return wire
 
 
 def _without_effect(error: KubeError) -> bool:

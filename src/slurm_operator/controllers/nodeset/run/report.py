@@ -8,111 +8,125 @@ and always once more at the end; a condition that turns is written at once.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from slurm_operator.api import NodeSet, wellknown
+from slurm_operator.api.reasons import Reason
 from slurm_operator.api.shared import ConditionStatus, find_condition
-from slurm_operator.controllers.conditions import StatusWriter, stalled
-from slurm_operator.controllers.nodeset.decide import status
-from slurm_operator.controllers.nodeset.run.one_pass import FINALIZERS, aside
-from slurm_operator.controllers.nodeset.run.state import newer
-from slurm_operator.controllers.nodeset.run.template import CONTROLLER_REF
-from slurm_operator.controllers.workload.pods import complaint
-from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.controllers.nodeset.decide import messages, status
+from slurm_operator.controllers.nodeset.decide.scale import CREATING
+from slurm_operator.controllers.nodeset.run.background import run_decision
+from slurm_operator.controllers.shared.conditions import stalled
+from slurm_operator.controllers.shared.pod_problems import complaint
+from slurm_operator.controllers.shared.status_writer import StatusWriter
+from slurm_operator.kube.decide.own_writes import LastWrites, newer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from slurm_operator.api.shared import Condition
     from slurm_operator.controllers.nodeset.decide.actions import Note
-    from slurm_operator.controllers.nodeset.run.one_pass import Outcome, Trouble, Work
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.events import EventRecorder
-    from slurm_operator.kube.meta import Key
+    from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork, ReconcileOutcome
+    from slurm_operator.controllers.shared.problems import NodeSetProblem
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Key
+    from slurm_operator.kube.runtime.events import EventRecorder
 
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-nodeset"
 _SECONDS_BETWEEN: Final = 0.5
 _SHOWN: Final = 3
 # For how many seconds a pod may wait for a node before that is reported.
 _PATIENCE: Final = 30.0
-# What the plan says about pods to make, which is not news while none can be made.
-_MAKING: Final = "ScalingUp"
-# Reason and action of what is told under another reason than SyncFailed, by how it begins.
-_OWN_EVENTS: Final = {
-    f"{CONTROLLER_REF}:": ("ControllerRefFailed", "Info"),
-    FINALIZERS: ("SyncFinalizerFailed", "SyncFinalizer"),
+# The action of each Event about a problem.
+_ACTIONS: Final = {
+    Reason.SYNC_FAILED: "Sync",
+    Reason.CONTROLLER_REF_FAILED: "Info",
+    Reason.SYNC_FINALIZER_FAILED: "SyncFinalizer",
 }
 
 
-class Reporter:
+@dataclass(slots=True)
+class Reported:
+    """What was reported last. Without it the same Events are sent once more, which Kubernetes counts."""
+
+    at: float = 0.0
+    """When the status was last written."""
+    notes: frozenset[Note] = frozenset()
+    """What the last plan had to tell, so that it is not told again while nothing else happens."""
+    reasons: frozenset[str] = frozenset()
+    """Of the troubles of the last reconcile."""
+    late: dict[NodeSetProblem, None] = field(default_factory=dict)
+    """What went wrong in the last reconcile after the status was written."""
+
+
+class NodeSetReporter:
     """Writes the status of NodeSets."""
 
     def __init__(self, client: Client, events: EventRecorder) -> None:
         self._events = events
         self._status = StatusWriter(client, FIELD_MANAGER)
-        self._answers: dict[Key, NodeSet] = {}
+        self._changes: LastWrites[NodeSet] = LastWrites()
 
     def newest(self, live: NodeSet) -> NodeSet:
         """Return a NodeSet as it was last seen: in the cache, or in the answer to our own last write."""
-        known = self._status.newest(live)
-        answer = self._answers.get(live.key)
-        if answer is None:
-            return known
-        if answer.metadata.uid == live.metadata.uid and newer(answer, live):
-            return answer if newer(answer, known) else known
-        del self._answers[live.key]
-        return known
+        known, changed = self._status.newest(live), self._changes.newest(live)
+        return changed if newer(changed, known) else known
 
     def answered(self, answer: NodeSet) -> None:
-        """Take a NodeSet as the API server answered a change of it, its status aside."""
-        self._answers[answer.key] = answer
+        """Take a NodeSet as the API server answered a change of it other than of its status."""
+        self._changes.note(answer)
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a NodeSet that is gone."""
         self._status.forget(NodeSet, key)
-        self._answers.pop(key, None)
+        self._changes.forget(NodeSet, key)
 
-    async def say(self, work: Work) -> None:
+    async def say(self, work: PlannedWork) -> None:
         """Write the status that belongs to what was seen, decided and done, and tell what is new."""
-        known = work.memory.history
-        collisions = None if known is None else known.history.collision_count or None
+        collisions = work.state.revisions.collision_count
+        work.outcome.troubles |= work.state.reported.late
         _note_pods(work)
-        said = await aside(work.seen, lambda: status.report(work.seen, work.plan, collisions))
+        said = await run_decision(work.seen, lambda: status.report(work.seen, work.plan, collisions))
         await self._write(work, said.fields, conditions(work.nodeset, said.conditions, work.outcome))
         self._tell(work)
 
-    async def _write(self, work: Work, fields: dict[str, Any], conditions: list[Condition]) -> None:
-        memory, now = work.memory, asyncio.get_running_loop().time()
+    def say_later(self, work: PlannedWork, troubles: Iterable[NodeSetProblem]) -> None:
+        """Report what went wrong after the status was written, with the next status."""
+        work.state.reported.late = dict.fromkeys(troubles)
+
+    async def _write(self, work: PlannedWork, fields: dict[str, Any], conditions: list[Condition]) -> None:
+        reported, now = work.state.reported, asyncio.get_running_loop().time()
         newest = self._status.newest(work.nodeset)
         turned = newest.status.observed_generation != fields["observedGeneration"] or any(
             (old := find_condition(newest.status.conditions, one.type)) is None or old.status != one.status
             for one in conditions
         )
-        wait = memory.reported + _SECONDS_BETWEEN - now
+        wait = reported.at + _SECONDS_BETWEEN - now
         if wait > 0 and not turned:
-            work.outcome.look(wait)
+            work.outcome.requeue_after(wait)
             return
         if await self._status.write(work.nodeset, *conditions, **fields):
-            memory.reported = now
+            reported.at = now
 
-    def _tell(self, work: Work) -> None:
-        notes = work.plan.notes
+    def _tell(self, work: PlannedWork) -> None:
+        notes, reported = work.plan.notes, work.state.reported
         if work.template is None:
-            notes = tuple(note for note in notes if note.reason != _MAKING)
+            notes = tuple(note for note in notes if note.reason not in CREATING)
         for note in dict.fromkeys(notes):
-            if note not in work.memory.said:
+            if note not in reported.notes:
                 self._note(work, note)
-        work.memory.said = frozenset(notes)
-        # By the reason alone: counts and names in the sentences change with every pass while things go wrong.
+        reported.notes = frozenset(notes)
+        # By the reason alone: counts and names in the sentences change all the time while things go wrong.
         for trouble in work.outcome.troubles:
-            if trouble.reason not in work.memory.complained:
+            if trouble.reason not in reported.reasons:
                 self._complain(work.nodeset, trouble)
-        work.memory.complained = frozenset(trouble.reason for trouble in work.outcome.troubles)
+        reported.reasons = frozenset(trouble.reason for trouble in work.outcome.troubles)
 
-    def _note(self, work: Work, note: Note) -> None:
+    def _note(self, work: PlannedWork, note: Note) -> None:
         related = (
             next((one.pod for one in work.seen.workers if one.name == note.pod), None) if note.pod else None
         )
@@ -125,15 +139,11 @@ class Reporter:
             related,
         )
 
-    def _complain(self, nodeset: NodeSet, trouble: Trouble) -> None:
-        reason, action = "SyncFailed", "Sync"
-        for start, event in _OWN_EVENTS.items():
-            if trouble.message.startswith(start):
-                reason, action = event
-        self._events.event(nodeset, "Warning", reason, action, trouble.message)
+    def _complain(self, nodeset: NodeSet, trouble: NodeSetProblem) -> None:
+        self._events.event(nodeset, "Warning", trouble.event, _ACTIONS[trouble.event], trouble.message)
 
 
-def _note_pods(work: Work) -> None:
+def _note_pods(work: PlannedWork) -> None:
     """Note that pods do not run although they should by now."""
     waiting = [one for one in work.seen.workers if not (one.ready or one.deleting or one.finished)]
     if not waiting:
@@ -142,31 +152,31 @@ def _note_pods(work: Work) -> None:
     found = {one.name: said for one in waiting if (said := complaint(one.pod, placed_by))}
     if found:
         name = min(found)
-        text = f"{len(found)} pods do not run, such as {name!r}: {found[name]}"
-        work.outcome.trouble(Cause.PODS, text)
+        text = messages.pods_not_running(len(found), name, found[name])
+        work.outcome.trouble(Reason.PODS_FAILING, text)
     # That time has passed is no event.
-    work.outcome.look(_PATIENCE)
+    work.outcome.requeue_after(_PATIENCE)
 
 
-def conditions(nodeset: NodeSet, said: Iterable[Condition], outcome: Outcome) -> list[Condition]:
+def conditions(nodeset: NodeSet, said: Iterable[Condition], outcome: ReconcileOutcome) -> list[Condition]:
     """Return what the plan says, with what went wrong while it was carried out."""
     found = [_of(nodeset, degraded(one, outcome)) for one in said]
     (bad,) = (one for one in found if one.type == wellknown.CONDITION_DEGRADED)
     return [*found, stalled(nodeset, bad)]
 
 
-def degraded(one: Condition, outcome: Outcome) -> Condition:
+def degraded(one: Condition, outcome: ReconcileOutcome) -> Condition:
     """Put what went wrong in front of what the plan says is wrong."""
     if one.type != wellknown.CONDITION_DEGRADED or not outcome.troubles:
         return one
     troubles = [*outcome.troubles]
     texts = [trouble.message for trouble in troubles[:_SHOWN]]
     if len(troubles) > _SHOWN:
-        texts.append(f"and {len(troubles) - _SHOWN} more")
+        texts.append(messages.more_problems(len(troubles) - _SHOWN))
     if one.status == ConditionStatus.TRUE:
         texts.append(one.message)
     return msgspec.structs.replace(
-        one, status=ConditionStatus.TRUE.value, reason=troubles[0].reason, message="; ".join(texts)
+        one, status=ConditionStatus.TRUE.value, reason=troubles[0].reason.value, message="; ".join(texts)
     )
 
 

@@ -1,4 +1,4 @@
-"""The objects beside the pods: the Service and the budget that workers share, and sshd's configuration.
+"""The objects that pods share: the Service and the budget that workers share, and sshd's configuration.
 
 The Service and the budget belong to all NodeSets of a Controller; each of them applies both, with all of them
 as owners. One that another object controls is left alone and reported by name in the condition `Degraded`.
@@ -23,36 +23,38 @@ import msgspec
 
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import worker_service_name
-from slurm_operator.controllers.nodeset.decide.actions import Hold, Wait
-from slurm_operator.controllers.workload.verdict import Cause
-from slurm_operator.kube.apply import Outcome as Applied
-from slurm_operator.kube.client import PatchType
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import Defer
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.kube.cache.referenced_objects import Referrer
+from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.errors import KubeError, NotFound
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.models import ConfigMap, PodDisruptionBudget, Service
-from slurm_operator.kube.references import Owner
+from slurm_operator.kube.models.kinds import ConfigMap, PodDisruptionBudget, Service
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.apply import ApplyOutcome as Applied
 from slurm_operator.objects import slurmd_shared
 
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
-    from slurm_operator.controllers.nodeset.run.one_pass import Outcome
+    from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
     from slurm_operator.controllers.nodeset.run.watches import Caches
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.meta import Object
-    from slurm_operator.objects.desired import Manifest, Named
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.meta import Object
+    from slurm_operator.objects.desired import Manifest, ObjectName
 
 _KINDS: Final[dict[str, type[Object]]] = {
     kind.RESOURCE.kind: kind for kind in (ConfigMap, PodDisruptionBudget, Service)
 }
 # An object of another owner may be in none of our caches, so its deletion may cause no event.
-_LOOK_AGAIN: Final = 30.0
-# How long a child that we made is believed in while the cache does not show it.
+_REQUEUE_SECONDS: Final = 30.0
+# How long a child that we made counts while the cache does not show it.
 _CACHE_SECONDS: Final = 10.0
 
 
-class Children:
-    """Keeps the objects beside the pods."""
+class SharedObjects:
+    """Keeps the objects that pods share."""
 
     def __init__(self, wiring: Wiring, caches: Caches, controller: str) -> None:
         self._client = wiring.client
@@ -64,8 +66,8 @@ class Children:
         # The UID of what a NodeSet had last removed.
         self._removed: dict[Key, str] = {}
 
-    async def settle(self, nodeset: NodeSet, outcome: Outcome) -> None:
-        """Make the objects beside the pods what they should be."""
+    async def settle(self, nodeset: NodeSet, outcome: ReconcileOutcome) -> None:
+        """Apply the objects that pods share."""
         namespace = nodeset.metadata.namespace
         self._watch_service(nodeset)
         desired = slurmd_shared.desired(
@@ -80,7 +82,7 @@ class Children:
         for named in desired.unwanted:
             await self._remove(nodeset, named, outcome)
 
-    async def keep_shared(self, nodeset: NodeSet, outcome: Outcome) -> None:
+    async def keep_shared(self, nodeset: NodeSet, outcome: ReconcileOutcome) -> None:
         """Keep what workers share, for a NodeSet that is being deleted and has workers that drain."""
         # A process that has just started has not seen the NodeSet before its deletion.
         self._watch_service(nodeset)
@@ -90,12 +92,12 @@ class Children:
 
     def _watch_service(self, nodeset: NodeSet) -> None:
         service = Key(nodeset.metadata.namespace, nodeset.worker_service_name)
-        self._caches.services.want(Owner(self._controller, nodeset.key), (service,))
+        self._caches.services.want(Referrer(self._controller, nodeset.key), (service,))
 
     def release(self, key: Key) -> None:
         """Watch no Service for a NodeSet that is gone."""
         self._removed.pop(key, None)
-        self._caches.services.want(Owner(self._controller, key), ())
+        self._caches.services.want(Referrer(self._controller, key), ())
 
     def _mounts_ssh(self, nodeset: NodeSet) -> bool:
         """Tell whether a pod still needs the configuration of sshd, as far as there is one."""
@@ -108,7 +110,7 @@ class Children:
             for volume in pod.spec.volumes
         )
 
-    async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: Outcome) -> Object | None:
+    async def _apply(self, nodeset: NodeSet, manifest: Manifest, outcome: ReconcileOutcome) -> Object | None:
         """Apply a child; return it as it is then, or nothing if it is missing or belongs to others."""
         kind, name = _KINDS[manifest["kind"]], manifest["metadata"]["name"]
         key, what = Key(nodeset.metadata.namespace, name), f"{manifest['kind']} {name!r}"
@@ -118,27 +120,26 @@ class Children:
             controller = None if live is None else live.controller_owner
             if live is not None and controller is not None and controller.uid != nodeset.metadata.uid:
                 outcome.trouble(
-                    Cause.CONFLICT,
-                    f"{what} belongs to {controller.kind} {controller.name!r}: give one of the two another "
-                    "name, or delete it if its owner is gone",
+                    Reason.NAME_TAKEN,
+                    write_messages.child_taken(what, f"{controller.kind} {controller.name!r}"),
                 )
-                outcome.look(_LOOK_AGAIN)
+                outcome.requeue_after(_REQUEUE_SECONDS)
                 return None
             applied = await self._applier.apply(manifest, live, kind)
         except KubeError as error:
-            outcome.failed(f"{what} could not be applied", error)
+            outcome.failed("apply", what, error)
             return live
         if applied.outcome is Applied.CREATED:
             if applied.object is not None:
                 self._made[kind, key] = (applied.object, _now() + _CACHE_SECONDS)
             self._events.event(
-                nodeset, "Normal", "CreateSucceeded", "Create", f"Created {what}", applied.object
+                nodeset, "Normal", Reason.CREATE_SUCCEEDED, "Create", f"Created {what}", applied.object
             )
         elif applied.outcome is Applied.TERMINATING:
-            outcome.look(1.0)
+            outcome.requeue_after(1.0)
         return applied.object
 
-    async def _remove(self, nodeset: NodeSet, named: Named, outcome: Outcome) -> None:
+    async def _remove(self, nodeset: NodeSet, named: ObjectName, outcome: ReconcileOutcome) -> None:
         live = self._caches.config_maps.store.get(Key(nodeset.metadata.namespace, named.name))
         owner = None if live is None else live.controller_owner
         if live is None or owner is None or owner.uid != nodeset.metadata.uid:
@@ -150,17 +151,19 @@ class Children:
             removed = await self._applier.delete(live)
             self._removed[nodeset.key] = live.metadata.uid
             if removed:
-                self._events.event(nodeset, "Normal", "DeleteSucceeded", "Delete", f"Deleted {what}", live)
+                self._events.event(
+                    nodeset, "Normal", Reason.DELETE_SUCCEEDED, "Delete", f"Deleted {what}", live
+                )
         except KubeError as error:
-            outcome.failed(f"{what} could not be deleted", error)
+            outcome.failed("delete", what, error)
 
-    async def _live(self, kind: type[Object], key: Key, outcome: Outcome) -> Object | None:
+    async def _live(self, kind: type[Object], key: Key, outcome: ReconcileOutcome) -> Object | None:
         """Return a child that may exist, as far as the cache shows it or we have just made it."""
         found = await self._cached(kind, key)
         made, until = self._made.get((kind, key), (None, 0.0))
         if found is None and made is not None and (wait := until - _now()) > 0:
             # If another client has deleted it in the meantime, the cache will never show it.
-            outcome.look(wait)
+            outcome.requeue_after(wait)
             return made
         self._made.pop((kind, key), None)
         return found if found is not None else await self._asked(kind, key)
@@ -184,17 +187,11 @@ class Children:
         return None
 
 
-def _gap(nodeset: NodeSet, budget: Object | None) -> Hold | None:
+def _gap(nodeset: NodeSet, budget: Object | None) -> Defer | None:
     """Return why the budget of a NodeSet does not protect its workers, if so."""
     if isinstance(budget, PodDisruptionBudget) and slurmd_shared.protects(nodeset, budget):
         return None
-    return Hold(
-        Wait.BUDGET_MISSING,
-        f"PodDisruptionBudget {nodeset.worker_pdb_name!r} of the operator is not in place, so Kubernetes "
-        "could evict workers with running jobs: no worker is created, undrained or resumed until it is. "
-        "Remove what is in its way (an object of that name, a quota, an admission webhook, missing "
-        "permissions)",
-    )
+    return Defer(Reason.BUDGET_MISSING, messages.budget_missing(nodeset.worker_pdb_name))
 
 
 def _now() -> float:
@@ -204,7 +201,7 @@ def _now() -> float:
 _BUDGET: Final = "slurm-workers-pdb-"
 
 
-class Former:
+class PreviousOwner:
     """Leaves what is shared in a cluster to which a NodeSet belongs no more."""
 
     def __init__(self, client: Client, caches: Caches) -> None:
@@ -213,7 +210,7 @@ class Former:
         # By the UIDs of NodeSet and budget, until the cache shows it.
         self._left: set[tuple[str, str]] = set()
 
-    async def leave(self, nodeset: NodeSet, outcome: Outcome) -> None:
+    async def leave(self, nodeset: NodeSet, outcome: ReconcileOutcome) -> None:
         """Leave what a NodeSet shares with others of a former Controller."""
         uid, namespace = nodeset.metadata.uid, nodeset.metadata.namespace
         for budget in self._caches.budgets.store.list(namespace):
@@ -232,7 +229,7 @@ class Former:
                 with contextlib.suppress(NotFound):
                     await self._leave(uid, budget)
             except KubeError as error:
-                outcome.failed(f"what NodeSet {nodeset.metadata.name!r} shared in {former!r}", error)
+                outcome.failed("leave", f"the shared objects of Controller {former!r}", error)
             else:
                 self._left.add(done)
 

@@ -5,53 +5,79 @@ the condition `Degraded` reports why, no pod is created, and no existing pod bec
 a Controller there is no connection to Slurm either, so no pod in which a job may run is deleted, unless the
 NodeSet is (`finalizer`). The template is built again only if something that it is made from has changed.
 
-The ControllerRevisions of a NodeSet: which one its pods should have.
-
-`kube.history` decides and writes; here is what a NodeSet puts into it, and the memory that spares a second
-look at revisions that have not changed. The answers to our own writes count until the cache shows them.
+`Revisions` keeps the ControllerRevisions of a NodeSet, which say what its pods should have.
+`kube.runtime.revision_history` decides and writes; here is what a NodeSet puts into it, and what is
+remembered, so that revisions that have not changed are not read again. The answers to our own writes count
+until the cache shows them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.observation import Fate, Revision
-from slurm_operator.controllers.workload.contents import Contents
-from slurm_operator.controllers.workload.verdict import Cause
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide.observation import ControllerState, Revision
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.controllers.shared.contents import Contents
+from slurm_operator.kube.decide.own_writes import OwnWrites
 from slurm_operator.kube.errors import Conflict, KubeError
-from slurm_operator.kube.failures import describe
-from slurm_operator.kube.history import HistoryOwner, plan_history, sync_history, truncate_history
-from slurm_operator.kube.meta import Key
-from slurm_operator.kube.revisions import hash_of
+from slurm_operator.kube.manifests.revisions import hash_of
+from slurm_operator.kube.models.meta import Key
+from slurm_operator.kube.runtime.failures import describe
+from slurm_operator.kube.runtime.revision_history import (
+    HistoryOwner,
+    plan_history,
+    sync_history,
+    truncate_history,
+)
 from slurm_operator.objects import slurmd, slurmd_revision
 from slurm_operator.objects.desired import Unbuildable
-from slurm_operator.objects.nodefit import Fit, node_fit
+from slurm_operator.objects.node_fit import Fit, node_fit
 
 if TYPE_CHECKING:
-    from slurm_operator.api import Controller, NodeSet
-    from slurm_operator.controllers.nodeset.run.one_pass import Outcome
-    from slurm_operator.controllers.nodeset.run.ownership import Adoption
-    from slurm_operator.controllers.nodeset.run.state import Memory
-    from slurm_operator.controllers.nodeset.run.watches import Caches
-    from slurm_operator.controllers.wiring import Wiring
-    from slurm_operator.kube.client import Client
-    from slurm_operator.kube.history import History, HistoryPlan
-    from slurm_operator.kube.meta import ObjectMeta
-    from slurm_operator.objects.references import Found
-    from slurm_operator.objects.slurmd import WorkerTemplate
+    from collections.abc import Mapping, Sequence
 
-CONTROLLER_REF: Final = "spec.controllerRef"
+    from slurm_operator.api import Controller, NodeSet
+    from slurm_operator.controllers.nodeset.run.ownership import Adoption
+    from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
+    from slurm_operator.controllers.nodeset.run.watches import Caches
+    from slurm_operator.controllers.shared.wiring import Wiring
+    from slurm_operator.kube.client.client import Client
+    from slurm_operator.kube.models.kinds import ControllerRevision
+    from slurm_operator.kube.models.meta import ObjectMeta
+    from slurm_operator.kube.runtime.revision_history import History, HistoryPlan
+    from slurm_operator.objects.content_references import Found
+    from slurm_operator.objects.slurmd import WorkerTemplate
 
 
 @dataclass(frozen=True, slots=True)
-class Master:
+class ControllerRef:
     """The Controller of a NodeSet, and what becomes of it."""
 
     controller: Controller | None
-    fate: Fate
+    state: ControllerState
+
+
+@dataclass(slots=True)
+class KnownTemplate:
+    """What was last built for a NodeSet, and what from. Without it, it is built again.
+
+    While nothing can be built, for example because a Secret cannot be read, a new process does not know the
+    hashes of the last template, and calls no pod outdated for them.
+    """
+
+    template: tuple[Any, WorkerTemplate] | None = None
+    """By what it was built from."""
+    fit: tuple[int, Fit] | None = None
+    """By the generation it was built for."""
+
+    @property
+    def hashes(self) -> Mapping[str, str]:
+        """Return the hashes of the last template that could be built: a failure makes no worker newer."""
+        return {} if self.template is None else self.template[1].hashes
 
 
 class Templates:
@@ -62,7 +88,7 @@ class Templates:
         self._contents = Contents(wiring, name)
         self._domain = wiring.cluster_domain
 
-    def master(self, nodeset: NodeSet, outcome: Outcome) -> Master:
+    def controller_ref(self, nodeset: NodeSet, outcome: ReconcileOutcome) -> ControllerRef:
         """Return the Controller of a NodeSet."""
         name = nodeset.spec.controller_ref.name
         key = Key(nodeset.metadata.namespace, name)
@@ -71,55 +97,56 @@ class Templates:
         if key in store.unreadable:
             outcome.certain = False
             outcome.trouble(
-                Cause.UNREADABLE,
-                f"{CONTROLLER_REF}: Controller {name!r} cannot be read: {store.unreadable[key]}",
+                Reason.REFERENCE_UNREADABLE,
+                write_messages.controller_unreadable(name, store.unreadable[key]),
+                Reason.CONTROLLER_REF_FAILED,
             )
-            return Master(found, Fate.STAYS)
+            return ControllerRef(found, ControllerState.STAYS)
         if found is None:
             outcome.trouble(
-                Cause.MISSING,
-                f"{CONTROLLER_REF}: Controller {name!r} does not exist; create it. Until then no worker is "
-                "made or removed",
+                Reason.MISSING_REFERENCE,
+                write_messages.controller_missing(name),
+                Reason.CONTROLLER_REF_FAILED,
             )
-            return Master(None, Fate.GONE)
-        return Master(found, Fate.LEAVES if found.deleting else Fate.STAYS)
+            return ControllerRef(None, ControllerState.GONE)
+        return ControllerRef(found, ControllerState.LEAVES if found.deleting else ControllerState.STAYS)
 
     async def build(
-        self, nodeset: NodeSet, controller: Controller | None, memory: Memory, outcome: Outcome
+        self, nodeset: NodeSet, controller: Controller | None, known: KnownTemplate, outcome: ReconcileOutcome
     ) -> WorkerTemplate | None:
         """Return what new workers are made from; None if there is no such thing now."""
         try:
             found = await self._contents.read(nodeset.key, slurmd.references(nodeset, controller))
         except KubeError as error:
             outcome.errors.append(error)
-            outcome.trouble(Cause.UNREADABLE, describe(error))
+            outcome.trouble(Reason.REFERENCE_UNREADABLE, describe(error))
             return None
         if controller is None:
             return None
-        ground = _ground(nodeset, controller, found)
-        if memory.template is not None and memory.template[0] == ground:
-            return memory.template[1]
-        # One that cannot be made leaves the last one in the memory: its hashes still tell who is old.
+        built_from = _built_from(nodeset, controller, found)
+        if known.template is not None and known.template[0] == built_from:
+            return known.template[1]
+        # One that cannot be built leaves the last one known: its hashes still tell which pods are outdated.
         try:
             built = slurmd.worker_template(nodeset, controller, found, cluster_domain=self._domain)
         except Unbuildable as error:
             outcome.unbuildable(error)
             return None
-        memory.template = (ground, built)
+        known.template = (built_from, built)
         return built
 
-    def fit(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> Fit:
+    def fit(self, nodeset: NodeSet, known: KnownTemplate, outcome: ReconcileOutcome) -> Fit:
         """Return on which Kubernetes nodes workers belong."""
         generation = nodeset.metadata.generation
-        if memory.fit is None or memory.fit[0] != generation:
+        if known.fit is None or known.fit[0] != generation:
             try:
-                memory.fit = (generation, node_fit(nodeset))
+                known.fit = (generation, node_fit(nodeset))
             except Unbuildable as error:
                 # It is unknown where pods belong, so none may be deleted because of the node it is on.
                 outcome.certain = False
                 outcome.unbuildable(error)
                 return _NOWHERE
-        return memory.fit[1]
+        return known.fit[1]
 
     def release(self, key: Key) -> None:
         """Watch no Secrets for a NodeSet that is gone."""
@@ -129,7 +156,7 @@ class Templates:
 _NOWHERE: Final = Fit(node_name="", selector=(), terms=(), tolerations=())
 
 
-def _ground(nodeset: NodeSet, controller: Controller, found: Found) -> Any:
+def _built_from(nodeset: NodeSet, controller: Controller, found: Found) -> Any:
     secrets = [(one.metadata.uid, one.metadata.resource_version) for one in found.secrets.values()]
     return _version(nodeset.metadata), _version(controller.metadata), sorted(secrets)
 
@@ -140,10 +167,10 @@ def _version(metadata: ObjectMeta) -> tuple[object, ...]:
 
 
 @dataclass(slots=True)
-class Known:
+class KnownRevisions:
     """What was decided about the revisions of a NodeSet, and what that was decided on."""
 
-    ground: object
+    decided_on: object
     plan: HistoryPlan
     history: History
     truncated: bool = False
@@ -154,6 +181,38 @@ class Known:
         return Revision(hash_of(self.history.current), self.history.current_hashes)
 
 
+@dataclass(slots=True)
+class RevisionWrites:
+    """The ControllerRevisions as we last wrote them, and what was decided about them.
+
+    Without it they are decided on again, from the cache; a revision that the cache does not show yet is
+    created again, which the API server answers with the one that exists.
+    """
+
+    answers: OwnWrites[ControllerRevision] = field(default_factory=OwnWrites)
+    known: KnownRevisions | None = None
+
+    @property
+    def collision_count(self) -> int | None:
+        """Return how many names of revisions collided, as the status reports it."""
+        return None if self.known is None else self.known.history.collision_count or None
+
+    def written(self, history: History, before: Sequence[ControllerRevision], now: float) -> None:
+        """Note what was written; what did not exist before was created."""
+        existed = {one.metadata.uid for one in before}
+        for written in history.written:
+            if written.metadata.uid in existed:
+                self.answers.changed(written)
+            else:
+                self.answers.made(written, now)
+
+    def truncated(self, known: KnownRevisions) -> None:
+        """Note that the revisions beyond the limit were deleted."""
+        known.truncated = True
+        for revision in known.plan.delete:
+            self.answers.deleted(revision.metadata.uid)
+
+
 class Revisions:
     """Keeps the history of NodeSets."""
 
@@ -162,27 +221,27 @@ class Revisions:
         self._caches = caches
         self._adoption = adoption
 
-    async def settle(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> Revision:
+    async def settle(self, nodeset: NodeSet, state: RevisionWrites, outcome: ReconcileOutcome) -> Revision:
         """Make the revision of the spec exist; return what pods of it carry."""
         if nodeset.deleting:
             return _remembered(nodeset)
         now = asyncio.get_running_loop().time()
-        revisions = memory.revisions.newest(self._caches.revisions_of(nodeset), now)
+        revisions = state.answers.newest(self._caches.revisions_of(nodeset), now)
         live = frozenset(
             pod.metadata.labels.get(wellknown.LABEL_REVISION_HASH, "")
             for pod in self._caches.owned_pods(nodeset)
         )
         status = nodeset.status
         trusted = slurmd_revision.trusted_hash(nodeset)
-        ground = (
+        decided_on = (
             nodeset.metadata.generation,
             trusted,
             status.collision_count,
             live,
             sorted((one.metadata.uid, one.metadata.resource_version) for one in revisions),
         )
-        known = memory.history
-        if known is not None and known.ground == ground:
+        known = state.known
+        if known is not None and known.decided_on == decided_on:
             return known.revision
         plan = plan_history(
             _owner(nodeset),
@@ -203,35 +262,29 @@ class Revisions:
         except KubeError as error:
             # Without the revision it is unknown which pods are outdated.
             outcome.certain = False
-            outcome.failed(f"the ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
-            if isinstance(error, Conflict) and not outcome.looks:
-                outcome.look(1.0)
+            outcome.failed("write", f"the ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
+            if isinstance(error, Conflict) and not outcome.requeues:
+                outcome.requeue_after(1.0)
             return _remembered(nodeset)
-        for written in history.written:
-            if any(one.metadata.uid == written.metadata.uid for one in revisions):
-                memory.revisions.changed(written)
-            else:
-                memory.revisions.made(written, now)
-        memory.history = Known(ground, plan, history)
-        return memory.history.revision
+        state.written(history, revisions, now)
+        state.known = KnownRevisions(decided_on, plan, history)
+        return state.known.revision
 
-    async def truncate(self, nodeset: NodeSet, memory: Memory, outcome: Outcome) -> None:
+    async def truncate(self, nodeset: NodeSet, state: RevisionWrites, outcome: ReconcileOutcome) -> None:
         """Delete the revisions beyond the limit that no pod has."""
-        known = memory.history
+        known = state.known
         if known is None or not known.plan.delete or known.truncated:
             return
         try:
             await truncate_history(self._client, known.plan)
         except KubeError as error:
-            outcome.failed(f"an old ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
+            outcome.failed("delete", f"an old ControllerRevision of NodeSet {nodeset.metadata.name!r}", error)
         else:
-            known.truncated = True
-            for revision in known.plan.delete:
-                memory.revisions.deleted(revision.metadata.uid)
+            state.truncated(known)
 
 
 def _remembered(nodeset: NodeSet) -> Revision:
-    """Return what the status says, for passes in which no pod is made or replaced."""
+    """Return what the status says, for reconciles in which no pod is made or replaced."""
     known = nodeset.status.node_set_hash
     return Revision(known, frozenset({known}))
 

@@ -15,21 +15,21 @@ import pytest
 import pytest_asyncio
 
 from kubebox.slurm import SlurmBox, SlurmSpec
-from slurm_operator.kube.client import Client
-from slurm_operator.kube.config import load_config
-from tests.integration.charts.account import operator_kubeconfig
-from tests.integration.controllers.nodeset.slurm.measuring import MEASURED
-from tests.integration.controllers.nodeset.slurm.site import opened
-from tests.integration.controllers.nodeset.slurm.stories import RELEASES, STORIES, Teller
-from tests.integration.programs.running import await_kinds, install_crds
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import load_config
+from tests.support.charts.chart_accounts import operator_kubeconfig
+from tests.support.jobs.background_scenarios import RELEASES, STORIES, Teller
+from tests.support.jobs.slurm_namespace import opened
+from tests.support.jobs.timings import MEASURED
+from tests.support.processes import await_kinds, install_crds
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from kubebox import Box
-    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-    from tests.integration.controllers.nodeset.slurm.measuring import Measured
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.job_ledger import Ledger
+    from tests.support.jobs.slurm_namespace import Site
+    from tests.support.jobs.timings import Measured
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

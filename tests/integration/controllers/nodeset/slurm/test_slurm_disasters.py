@@ -9,13 +9,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import RestApi
-from tests.integration.controllers.nodeset.slurm.crowd import LEFT, WORKERS, busy, scaled_in
-from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, REAL
+from tests.support.jobs.background_scenarios import EVERY_RELEASE, REAL
+from tests.support.jobs.busy_workers import LEFT, WORKERS, busy, scaled_in
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-    from tests.integration.controllers.nodeset.slurm.measuring import Measured
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.job_ledger import Ledger
+    from tests.support.jobs.slurm_namespace import Site
+    from tests.support.jobs.timings import Measured
 
 pytestmark = REAL
 
@@ -32,7 +32,7 @@ async def test_operator_restarted_while_slurmrestd_is_down(
         await site.kill_operator()
         site.start_operator()
         await site.scale("blind", LEFT)
-        await site.held("blind", "SlurmUnreachable", WORKERS - LEFT)
+        await site.blocked("blind", "SlurmUnreachable", WORKERS - LEFT)
         assert site.uids("blind") == uids
     finally:
         await asyncio.to_thread(site.slurm.start, "slurmrestd")
@@ -46,7 +46,7 @@ async def test_restapi_deleted_then_scale_in(site: Site, ledger: Ledger, measure
     await site.client.delete(RestApi, "slurm", site.namespace)
     try:
         await site.scale("mute", LEFT)
-        await site.held("mute", "NoConnection", WORKERS - LEFT)
+        await site.blocked("mute", "NoConnection", WORKERS - LEFT)
         assert site.uids("mute") == uids
     finally:
         await site.restapi()
@@ -62,11 +62,11 @@ async def test_restapi_deleted_then_rolling_update(site: Site, ledger: Ledger, m
     await site.client.delete(RestApi, "slurm", site.namespace)
     try:
         await site.update("deaf", "2")
-        await site.held("deaf", "NoConnection", quarter)
+        await site.blocked("deaf", "NoConnection", quarter)
         assert site.uids("deaf") == uids
     finally:
         await site.restapi()
-    await site.held("deaf", "JobsRunning", quarter)
+    await site.blocked("deaf", "JobsRunning", quarter)
     assert site.uids("deaf") == uids
     ledger.check()
     await ledger.end(*jobs.values())

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.api import wellknown
-from slurm_operator.kube.models import Pod
-from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from slurm_operator.kube.models.kinds import Pod
+from tests.support.jobs.background_scenarios import REAL
+from tests.support.jobs.job_ledger import Ledger
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.slurm_namespace import Site
 
 pytestmark = REAL
 

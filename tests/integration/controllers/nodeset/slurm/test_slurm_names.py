@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from slurm_operator.api import NodeSet, wellknown
-from tests.integration.controllers.nodeset.slurm.site import POOL
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.support.jobs.background_scenarios import REAL
+from tests.support.jobs.slurm_namespace import POOL
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.job_ledger import Ledger
+    from tests.support.jobs.slurm_namespace import Site
 
 pytestmark = REAL
 
@@ -34,7 +34,7 @@ async def test_two_nodesets_of_one_name(site: Site, ledger: Ledger) -> None:
     await site.idle(["twin-2"])
     await site.client.delete(NodeSet, "older", site.namespace)
     await site.left("younger", "younger-1", "younger-2")
-    await site.held("older", "JobsRunning", 1)
+    await site.blocked("older", "JobsRunning", 1)
     await site.idle(["twin-1"])
     await ledger.end(jobs["twin-0"])
     await site.settled("younger", 3)

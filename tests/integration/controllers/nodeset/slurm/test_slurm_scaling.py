@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import Controller, NodeSet, wellknown
 from slurm_operator.api.shared import find_condition
-from slurm_operator.kube.models import PersistentVolumeClaim
-from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, REAL
+from slurm_operator.kube.models.kinds import PersistentVolumeClaim
+from tests.support.jobs.background_scenarios import EVERY_RELEASE, REAL
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-    from tests.integration.controllers.nodeset.slurm.measuring import Measured
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.job_ledger import Ledger
+    from tests.support.jobs.slurm_namespace import Site
+    from tests.support.jobs.timings import Measured
 
 pytestmark = REAL
 
@@ -55,7 +55,7 @@ async def test_scale_in_waits_for_jobs(site: Site, ledger: Ledger, measured: Mea
     await site.seen_busy("less-0", "less-3")
     await site.scale("less", 1)
     await site.left("less", "less-0", "less-3")
-    await site.held("less", "JobsRunning", 1)
+    await site.blocked("less", "JobsRunning", 1)
     state, reason = await site.node("less-0")
     assert "DRAIN" in state
     assert reason == f"slurm-operator: NodeSet ({site.namespace}/less) scales in"
@@ -80,7 +80,7 @@ async def test_scale_in_of_busy_workers(site: Site, ledger: Ledger, measured: Me
     jobs = await ledger.start(names)
     await site.scale("busy", 0)
     for left in (4, 3, 2, 1):
-        await site.held("busy", "JobsRunning", left)
+        await site.blocked("busy", "JobsRunning", left)
         name, *others = sorted(site.pods("busy"))
         await ledger.end(jobs[name])
         await site.left("busy", *others)
@@ -98,8 +98,8 @@ async def test_scale_in_through_a_restart_of_slurmctld(
     await site.idle(names)
     jobs = await ledger.start(names)
     await site.scale("again", 1)
-    await site.held("again", "JobsRunning", 2)
-    draining = site.holding("again", "JobsRunning")
+    await site.blocked("again", "JobsRunning", 2)
+    draining = site.blocked_pods("again", "JobsRunning")
     await asyncio.to_thread(site.slurm.restart, "slurmctld")
     ledger.check()
     await ledger.end(*(jobs[name] for name in draining))
@@ -123,7 +123,7 @@ async def test_scale_in_through_a_crash_of_slurmctld(site: Site, ledger: Ledger)
     saved = site.slurm._places.saved_state / "job_state"
     await site.until(lambda: saved.exists() and saved.stat().st_mtime > begun, "slurmctld saves the jobs")
     await site.scale("crash", 0)
-    await site.held("crash", "JobsRunning", 2)
+    await site.blocked("crash", "JobsRunning", 2)
     await asyncio.to_thread(site.slurm.restart, "slurmctld", kill=True)
     ledger.check()
     for name in names:
@@ -144,8 +144,8 @@ async def test_scale_in_through_a_change_of_the_key(site: Site, ledger: Ledger) 
     jobs = await ledger.start(names)
     uids = site.uids("keyed")
     await site.scale("keyed", 1)
-    await site.held("keyed", "JobsRunning", 2)
-    first, second = site.holding("keyed", "JobsRunning")
+    await site.blocked("keyed", "JobsRunning", 2)
+    first, second = site.blocked_pods("keyed", "JobsRunning")
     (stays,) = {*names} - {first, second}
     key = await asyncio.to_thread(site.slurm.rotate_jwt_key)
     await ledger.end(jobs[first])
@@ -174,7 +174,7 @@ async def test_a_deleted_nodeset_waits_for_jobs(site: Site, ledger: Ledger, meas
     jobs = await ledger.start(["gone-1"])
     await site.client.delete(NodeSet, "gone", site.namespace)
     await site.left("gone", "gone-1")
-    await site.held("gone", "JobsRunning", 1)
+    await site.blocked("gone", "JobsRunning", 1)
     live = await site.get("gone")
     assert live is not None
     assert live.deleting
@@ -237,7 +237,7 @@ async def _claims_go(site: Site, ledger: Ledger) -> None:
     await site.seen_busy("kept-0", "kept-1")
     await site.annotate("kept-0", {wellknown.ANNOTATION_POD_DELETION_COST: "10"})
     await site.scale("kept", 1)
-    await site.held("kept", "JobsRunning", 1)
+    await site.blocked("kept", "JobsRunning", 1)
     assert await _claims(site) == before
     await ledger.end(jobs["kept-1"])
     await site.settled("kept", 1)

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.kube.models import Pod
-from tests.integration.controllers.nodeset.slurm.stories import EVERY_RELEASE, FORMER, REAL
+from slurm_operator.kube.models.kinds import Pod
+from tests.support.jobs.background_scenarios import EVERY_RELEASE, FORMER, REAL
 
 if TYPE_CHECKING:
-    from tests.integration.controllers.nodeset.slurm.ledger import Ledger
-    from tests.integration.controllers.nodeset.slurm.measuring import Measured
-    from tests.integration.controllers.nodeset.slurm.site import Site
+    from tests.support.jobs.job_ledger import Ledger
+    from tests.support.jobs.slurm_namespace import Site
+    from tests.support.jobs.timings import Measured
 
 pytestmark = REAL
 
@@ -32,7 +32,9 @@ async def test_rolling_update_under_load(site: Site, ledger: Ledger, measured: M
 
         def due() -> list[int]:
             return [
-                job for name in site.holding("roll", "JobsRunning") if not ledger.ended(job := jobs[name])
+                job
+                for name in site.blocked_pods("roll", "JobsRunning")
+                if not ledger.ended(job := jobs[name])
             ]
 
         await site.until(due, "the next workers wait for their jobs", "roll")
@@ -100,7 +102,7 @@ async def test_scheduled_update(site: Site, ledger: Ledger, measured: Measured) 
     assert all(
         one.at >= start.timestamp() for one in site.workers.sightings if one.nodeset == "window" and one.gone
     )
-    await site.held("window", "JobsRunning", 1)
+    await site.blocked("window", "JobsRunning", 1)
     condition = await site.condition("window", wellknown.CONDITION_RESERVATION_CREATED)
     assert condition is not None
     assert condition.status == "True"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.integration.controllers.nodeset.slurm.stories import REAL
+from tests.support.jobs.background_scenarios import REAL
 
 pytestmark = REAL
 

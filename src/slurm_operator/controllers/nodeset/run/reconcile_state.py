@@ -1,0 +1,204 @@
+"""What one reconcile of a NodeSet works with: what is remembered, the plan, and what became of it.
+
+`NodeSetState` is what this process remembers of a NodeSet between reconciles, in parts. Each part is defined
+in the module that owns it; only that module changes it, and others call its methods. All of it saves work or
+keeps an outdated view from being used, and none of it has to survive: a new process starts without it and
+reaches the same end.
+
+`ReconcileOutcome` collects what went wrong, and when to requeue the NodeSet without an event. A trouble is
+reported to users, in the condition `Degraded`; an error goes to the queue, which tries again with a growing
+delay. Most errors are troubles, too. A conflict, or an object that is not found, is neither: another client
+changed or deleted the object first, and the caches will show that soon.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.run import write_messages
+from slurm_operator.controllers.nodeset.run.background import RequestedEvidence
+from slurm_operator.controllers.nodeset.run.observe import ReadState
+from slurm_operator.controllers.nodeset.run.pod_writes import PodWrites
+from slurm_operator.controllers.nodeset.run.report import Reported
+from slurm_operator.controllers.nodeset.run.slurm_nodes import NodeWrites
+from slurm_operator.controllers.nodeset.run.slurm_records import RecordWrites, ReservationWrites
+from slurm_operator.controllers.nodeset.run.template import KnownTemplate, RevisionWrites
+from slurm_operator.controllers.shared.problems import NodeSetProblem
+from slurm_operator.kube.decide.own_writes import OwnWrites
+from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, KubeError, NotFound
+from slurm_operator.kube.runtime.failures import describe
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from slurm_operator.api import NodeSet
+    from slurm_operator.controllers.nodeset.decide.actions import Defer
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.plan import Plan
+    from slurm_operator.controllers.nodeset.run.observe import ReconcileInputs
+    from slurm_operator.kube.models.kinds import PersistentVolumeClaim, Pod
+    from slurm_operator.objects.desired import Unbuildable
+    from slurm_operator.objects.slurmd import WorkerTemplate
+    from slurm_operator.slurm.rest.connections import Connection
+
+# Reconciles may keep a processor busy for about a quarter of the time; thousands of workers also mean
+# thousands of events, so with their number the distance grows to a tenth of a second at least.
+_DISTANCE: Final = 3.0
+_LONGEST_DISTANCE: Final = 1.0
+_DISTANCE_PER_WORKER: Final = 0.0002
+_LONGEST_LEAST: Final = 0.1
+# How soon to requeue after a conflict, if the change behind it sends no event to us.
+_AFTER_CONFLICT: Final = 1.0
+_LEAST_AFTER_ERROR: Final = 1.0
+
+
+@dataclass(slots=True)
+class ReconcilePace:
+    """What the last plan cost, and when its reconcile ended. Without it the next one does not wait."""
+
+    cost: float = 0.0
+    """Seconds of processor time."""
+    ended: float = 0.0
+
+    async def wait(self, workers: int) -> None:
+        """Keep the distance to the last reconcile that its cost and the number of workers ask for."""
+        least = min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
+        distance = min(_LONGEST_DISTANCE, max(least, _DISTANCE * self.cost))
+        left = self.ended + distance - asyncio.get_running_loop().time()
+        if left > 0:
+            await asyncio.sleep(left)
+
+    def planned(self, cost: float) -> None:
+        """Note what a plan cost."""
+        self.cost = cost
+
+    def end(self) -> None:
+        """Note that a reconcile has ended."""
+        self.ended = asyncio.get_running_loop().time()
+
+
+@dataclass(slots=True)
+class NodeSetState:
+    """Of one NodeSet, by its UID: one of the same name that comes later starts with nothing."""
+
+    uid: str
+    pods: PodWrites = field(default_factory=PodWrites)
+    owned: OwnWrites[Pod] = field(default_factory=OwnWrites)
+    """Pods that `ownership` adopted or released. Without it they are patched once more, without effect."""
+    claims: OwnWrites[PersistentVolumeClaim] = field(default_factory=OwnWrites)
+    """Volume claims as `claim_writes` left them. Without it they are created or patched once more."""
+    template: KnownTemplate = field(default_factory=KnownTemplate)
+    revisions: RevisionWrites = field(default_factory=RevisionWrites)
+    nodes: NodeWrites = field(default_factory=NodeWrites)
+    records: RecordWrites = field(default_factory=RecordWrites)
+    reservation: ReservationWrites = field(default_factory=ReservationWrites)
+    evidence: RequestedEvidence = field(default_factory=RequestedEvidence)
+    read: ReadState = field(default_factory=ReadState)
+    reported: Reported = field(default_factory=Reported)
+    pace: ReconcilePace = field(default_factory=ReconcilePace)
+
+    def tidy(self, names: frozenset[str], now: float) -> None:
+        """Forget nodes that no worker has any more."""
+        self.nodes.tidy(names, now)
+        self.evidence.tidy(now)
+        self.pods.tidy(now)
+
+
+class NodeSetStates:
+    """What is remembered of every NodeSet."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[object, NodeSetState] = {}
+
+    def knows(self, key: object, uid: str) -> bool:
+        """Return whether this NodeSet, and not one of the same name before it, was reconciled here."""
+        found = self._by_key.get(key)
+        return found is not None and found.uid == uid
+
+    def of(self, key: object, uid: str) -> NodeSetState:
+        """Return what is remembered of a NodeSet."""
+        if not self.knows(key, uid):
+            self._by_key[key] = NodeSetState(uid)
+        return self._by_key[key]
+
+    def forget(self, key: object) -> None:
+        """Drop what is remembered of a NodeSet that is gone."""
+        self._by_key.pop(key, None)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedWork:
+    """A plan, and all that is needed to carry it out."""
+
+    inputs: ReconcileInputs
+    seen: Observation
+    plan: Plan
+    template: WorkerTemplate | None
+    connection: Connection | None
+    state: NodeSetState
+    outcome: ReconcileOutcome
+    observe_again: Callable[[], Awaitable[Observation]]
+    """Observes what is known by then."""
+
+    @property
+    def nodeset(self) -> NodeSet:
+        """Return the NodeSet."""
+        return self.seen.nodeset
+
+
+@dataclass(slots=True)
+class ReconcileOutcome:
+    """Collects what one reconcile leaves behind."""
+
+    troubles: dict[NodeSetProblem, None] = field(default_factory=dict)
+    errors: list[KubeError] = field(default_factory=list)
+    requeues: list[float] = field(default_factory=list)
+    """After how many seconds to requeue; the least counts."""
+    budget: Defer | None = None
+    """Why the budget of the workers does not protect them, if so."""
+    certain: bool = True
+    """Nothing is missing that decides how many pods there should be, and which."""
+
+    def trouble(self, reason: Reason, message: str, event: Reason = Reason.SYNC_FAILED) -> None:
+        """Record a problem to report in the condition `Degraded`, and in an Event of that reason."""
+        self.troubles[NodeSetProblem(reason, message, event)] = None
+
+    def unbuildable(self, error: Unbuildable) -> None:
+        """Note why something could not be built."""
+        for problem in error.problems:
+            named = problem.field == write_messages.CONTROLLER_REF
+            event = Reason.CONTROLLER_REF_FAILED if named else Reason.SYNC_FAILED
+            self.trouble(problem.reason, f"{problem.field}: {problem.message}", event)
+
+    def failed(self, verb: str, what: str, error: KubeError, event: Reason = Reason.SYNC_FAILED) -> None:
+        """Note that a request failed: what was to be done, and to which object."""
+        if isinstance(error, FencedError):
+            raise error
+        if isinstance(error, NotFound | Conflict):
+            self.requeue_after(_AFTER_CONFLICT)
+            return
+        self.errors.append(error)
+        if not namespace_ends(error):
+            self.trouble(Reason.APPLY_FAILED, write_messages.failed(verb, what, describe(error)), event)
+
+    def requeue_after(self, seconds: float) -> None:
+        """Ask for another reconcile."""
+        self.requeues.append(seconds)
+
+    def requeue(self) -> float | None:
+        """Return after how many seconds to requeue without an event; None if that was not requested.
+
+        Also after an error, in addition to the growing delay: one part that fails must not delay the others.
+        """
+        if not self.requeues:
+            return None
+        return max(_LEAST_AFTER_ERROR, min(self.requeues)) if self.errors else min(self.requeues)
+
+
+def namespace_ends(error: KubeError) -> bool:
+    """Return whether a create failed because its namespace is being deleted, which is not reported."""
+    causes = error.details.get("causes", ()) if isinstance(error, Forbidden) else ()
+    return any(cause.get("reason") == "NamespaceTerminating" for cause in causes)

@@ -1,0 +1,1 @@
+"""What several controllers have in common: conditions, connection health, problems, contents."""

@@ -1,0 +1,1 @@
+"""Token: a JSON web token in a Secret, renewed before it expires."""

@@ -1,0 +1,1 @@
+"""Decisions about the workload of a daemon: effects of changes, rollout, conditions; pure."""

@@ -1,0 +1,1 @@
+"""Caches that stay equal to the API server: list, watch, and single objects."""

@@ -1,0 +1,1 @@
+"""Merging, comparing and owning parts of manifests; pure."""

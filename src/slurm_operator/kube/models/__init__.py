@@ -1,0 +1,1 @@
+"""Kubernetes objects as typed data, and the store that indexes them; pure."""

@@ -1,0 +1,1 @@
+"""What every process needs: logs, metrics, probes, profiles, threads, signals."""

@@ -1,0 +1,1 @@
+"""Controllers: queue, sources, manager, leader election, server-side apply, Events."""

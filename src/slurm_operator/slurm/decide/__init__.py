@@ -1,0 +1,1 @@
+"""Decisions about Slurm: which lists to trust, when to poll, what may be written; pure."""

@@ -1,0 +1,127 @@
+"""Whether a node is drained or powered down, as far as one reply can tell: its own state, and the jobs on it.
+
+Both have to agree. A node whose job is in its epilog is IDLE+DRAIN+COMPLETING with no CPU allocated; one with
+a suspended job is MIXED+DRAIN with no CPU allocated either. So no single field decides, and a word that is
+not known here decides against.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from slurm_operator.slurm.model.answers import AnswerReason, DrainAnswer
+from slurm_operator.slurm.model.records import BASE_STATES, FREE_STATES
+
+if TYPE_CHECKING:
+    from slurm_operator.slurm.model.jobs import UnfinishedJobs
+    from slurm_operator.slurm.model.records import Node
+
+# Flags whose meaning is known. What else is in a state may mean anything, also that work is on the node.
+_FLAGS: Final = frozenset(
+    {
+        *("BLOCKED", "CLOUD", "COMPLETING", "DRAIN", "DYNAMIC_FUTURE", "DYNAMIC_NORM", "FAIL", "INVALID_REG"),
+        *("MAINTENANCE", "NOT_RESPONDING", "PLANNED", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP"),
+        *("POWER_DOWN", "POWER_DOWN_ASAP", "POWER_DOWN_FORCE", "POWER_DRAIN", "POWER_UP", "REBOOT_CANCELED"),
+        *("REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN"),
+    }
+)
+_POWER: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP"})
+_NAMED_JOBS: Final = 5
+
+
+def looks_drained(node: Node) -> bool:
+    """Tell whether a node's own state says that it is drained; the jobs have to agree."""
+    state = node.state
+    if "DRAIN" not in state or "COMPLETING" in state or node.alloc_cpus:
+        return False
+    return any(word in FREE_STATES for word in state)
+
+
+def looks_powered_down(node: Node) -> bool:
+    """Return whether Slurm powers a node down, or has, and no work is on it; the jobs have to agree."""
+    state = node.state
+    if "COMPLETING" in state or node.alloc_cpus or not powered_off(node):
+        return False
+    return any(word in FREE_STATES for word in state)
+
+
+def saves_power(node: Node) -> bool:
+    """Return whether Slurm powers a node up or down, or has powered it down, and a pod follows that."""
+    return {"CLOUD", "DYNAMIC_NORM"} <= {*node.state} and not _POWER.isdisjoint(node.state)
+
+
+def powered_off(node: Node) -> bool:
+    """Return whether no job starts on a node with the slurmd that it has now: Slurm powers it down.
+
+    Such a node gets work again only after a power-up, and then from a slurmd that was started after that
+    (`slurmd -b`). POWER_UP beside POWERING_DOWN is a power-up that waits for the power-down to end.
+    """
+    state = frozenset(node.state)
+    if not {"CLOUD", "DYNAMIC_NORM"} <= state or "POWERING_UP" in state:
+        return False
+    return "POWERING_DOWN" in state or ("POWERED_DOWN" in state and "POWER_UP" not in state)
+
+
+def work_in_power_state(node: Node, jobs: UnfinishedJobs) -> DrainAnswer | None:
+    """Say what in a node's own state speaks against its being powered down; None if nothing does."""
+    return _work_in_state(node, jobs, (not powered_off(node), AnswerReason.NOT_DRAINING, "not powered down"))
+
+
+def work_in_state(node: Node, jobs: UnfinishedJobs) -> DrainAnswer | None:
+    """Say what in a node's own state speaks against its being drained; None if nothing does."""
+    return _work_in_state(
+        node,
+        jobs,
+        ("DRAIN" not in node.state, AnswerReason.NOT_DRAINING, "not draining"),
+        ("UNDRAIN" in node.state, AnswerReason.UNDRAIN_PENDING, "its drain is being taken back"),
+    )
+
+
+def _work_in_state(
+    node: Node, jobs: UnfinishedJobs, *own: tuple[bool, AnswerReason, str]
+) -> DrainAnswer | None:
+    """Return the first entry that applies; `own` is what speaks against being drained or powered down."""
+    state = frozenset(node.state)
+    is_what = f"{node.name} is {'+'.join(node.state) or 'in no state'}"
+    strange, base = state - BASE_STATES - _FLAGS, state & BASE_STATES
+    allocated = bool(node.alloc_cpus) or not state.isdisjoint({"ALLOCATED", "MIXED"})
+    free = len(base) == 1 and base <= FREE_STATES
+    against = (
+        (
+            bool(strange),
+            AnswerReason.STATE_UNKNOWN,
+            f"which this operator does not know: {', '.join(sorted(strange))}",
+        ),
+        *own,
+        (allocated, AnswerReason.JOBS_RUNNING, _who(node.name, jobs)),
+        ("COMPLETING" in state, AnswerReason.JOBS_COMPLETING, _who(node.name, jobs)),
+        (not free, AnswerReason.STATE_UNKNOWN, "which does not confirm that it is idle"),
+        (
+            node.alloc_cpus is None,
+            AnswerReason.STATE_UNKNOWN,
+            "and Slurm does not report how many CPUs are allocated",
+        ),
+    )
+    return next((no(reason, f"{is_what}, {why}") for applies, reason, why in against if applies), None)
+
+
+def work_in_jobs(name: str, jobs: UnfinishedJobs) -> DrainAnswer | None:
+    """Say what in the list of jobs speaks against a node's being drained; None if nothing does."""
+    if name in jobs.by_node:
+        return no(AnswerReason.JOBS_RUNNING, f"{name} looks idle, but {_who(name, jobs)}")
+    if jobs.unplaced:
+        return no(AnswerReason.JOBS_UNKNOWN, f"{jobs.unplaced[0]}; it may be on {name}")
+    return None
+
+
+def no(reason: AnswerReason, message: str) -> DrainAnswer:
+    """Return the verdict that a node is not drained."""
+    return DrainAnswer(drained=False, reason=reason, message=message)
+
+
+def _who(name: str, jobs: UnfinishedJobs) -> str:
+    hold = jobs.by_node.get(name)
+    if hold is None:
+        return "a job is on it"
+    some = ", ".join(map(str, hold.jobs[:_NAMED_JOBS])) + (", …" if len(hold.jobs) > _NAMED_JOBS else "")
+    return f"job {some} is on it" if len(hold.jobs) == 1 else f"jobs {some} are on it"

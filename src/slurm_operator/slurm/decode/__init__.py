@@ -1,0 +1,1 @@
+"""From bytes of slurmrestd to typed data, within limits; pure."""

@@ -1,0 +1,1 @@
+"""Requests to slurmrestd: connections, sessions, memory, threads."""

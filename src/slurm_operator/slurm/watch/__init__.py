@@ -1,0 +1,1 @@
+"""One poller per Slurm cluster, which keeps its view current."""

@@ -1,0 +1,402 @@
+"""Asking one Slurm cluster for what is due, and putting the answers into a view.
+
+Each round asks for the nodes, for changes only where Slurm can say so, and then for what else is due. Jobs
+are large and only matter once a node looks drained by its own state, so they are asked for in the very round
+that shows such a node for the first time, and as a whole, for a verdict rests on them; until they have been,
+the node is `owed` one.
+
+24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
+partitions"), so a refusal to such a question is answered by asking for the whole list.
+
+A failure to list the nodes changes nothing but the age of the view. Every request has a deadline, and
+whatever goes wrong becomes a `SlurmError` in the view. What is asked beside nodes and jobs has a short one,
+so that no view grows stale for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
+from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
+from slurm_operator.slurm.decide.poll_schedule import Poll
+from slurm_operator.slurm.errors import (
+    BadReply,
+    CircuitOpen,
+    ControllerDown,
+    Refused,
+    ReplyTooLarge,
+    RestUnreachable,
+    SlurmError,
+    TokenRefused,
+)
+from slurm_operator.slurm.model.jobs import JobBook
+from slurm_operator.slurm.model.view import ClusterView
+from slurm_operator.slurm.rest.thread_turns import in_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+    from slurm_operator.slurm.decide.node_list_trust import TrustRules
+    from slurm_operator.slurm.decide.poll_schedule import WatchTiming
+    from slurm_operator.slurm.model.records import Diag, JobList, NodeList, Ping, ReservationList
+
+T = TypeVar("T")
+
+
+class PolledApi(Protocol):
+    """What a survey asks; a `RestClient` is one."""
+
+    @property
+    def release(self) -> str:
+        """Return the release of Slurm."""
+
+    @property
+    def namespace(self) -> str:
+        """Return the namespace that shares with others what all Slurm clusters use."""
+
+    async def nodes(self, since: int | None = None) -> NodeList | None:
+        """Return all nodes, or None if nothing has changed since."""
+
+    async def jobs(self, since: int | None = None) -> JobList | None:
+        """Return all jobs, or None if nothing has changed since."""
+
+    async def reservations(self, since: int | None = None) -> ReservationList | None:
+        """Return all reservations, or None if nothing has changed since."""
+
+    async def ping(self) -> tuple[Ping, ...]:
+        """Return how each slurmctld answers."""
+
+    async def diag(self) -> Diag:
+        """Return what slurmctld says about itself."""
+
+
+class Survey:
+    """Knows what was asked when, and keeps `view`."""
+
+    def __init__(self, rest: PolledApi, timing: WatchTiming, trust: TrustRules | None, log: Any) -> None:
+        self.view = ClusterView(stale_after=timing.stale_after, jobs_stale_after=timing.jobs_stale_after)
+        self.node_trust = NodeListTrust(trust)
+        self.failures = 0
+        """How often in a row the nodes could not be listed."""
+        self.settled: frozenset[str] = frozenset()
+        """Nodes that look drained by their own state."""
+        self.owed: set[str] = set()
+        """Those of them that have not been announced yet with a newer list of jobs."""
+        self._rest = rest
+        self._timing = timing
+        self._log = log
+        self._book = JobBook()
+        self._nodes = Poll(timing.cost, timing.stale_after / 3)
+        self._jobs = Poll(timing.cost, timing.jobs_stale_after / 3)
+        self._reservations = Poll(timing.cost, timing.jobs_stale_after / 3)
+        self._pings = Poll()
+        self._uptimes = Poll()
+        self._aside = min(timing.call, timing.stale_after / 3)
+        self._draining = False
+        # A job may need a node that is powered down at any moment.
+        self._saving = False
+        # Reservations were changed, and have not been listed since.
+        self._reservations_changed = False
+        # The last round was woken.
+        self._woken = False
+        # The last ClusterName that came with a list of nodes.
+        self._cluster = ""
+        self._failing: dict[str, str] = {}
+
+    def interval(self, *, lively: bool) -> float:
+        """Return how long to wait before the next round."""
+        timing = self._timing
+        if self.failures:
+            return timing.backoff(self.failures, refused=isinstance(self.view.failure, TokenRefused))
+        wanted = timing.rest
+        if self.node_trust.doubtful:
+            wanted = min(wanted, timing.doubt)
+        if lively or self._draining or self._saving or self.owed:
+            wanted = min(wanted, timing.busy)
+        return self._nodes.interval(wanted, hurry=self._draining or bool(self.owed))
+
+    def gap(self) -> float:
+        """Return the minimum wait before the next round, however often callers ask for one."""
+        if isinstance(self.view.failure, ReplyTooLarge):
+            # It costs much to read, and grows no smaller by being asked for.
+            return self._timing.backoff(max(1, self.failures))
+        return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
+
+    async def round(self, *, woken: bool, awaited: bool = False, reservations_changed: bool = False) -> bool:
+        """Ask for the nodes and for all that is due; tell whether the nodes were listed.
+
+        `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
+        The next round lists them as a whole again: the caller that wrote may have got its reply just after
+        the first list was requested, and "unchanged" would not be a newer one.
+        `awaited`: a caller waits for it: the same, but jobs that are a few seconds old will do, as long as no
+        node has begun to look drained since. `reservations_changed`: that is remembered until they could
+        be listed.
+        """
+        self._reservations_changed |= reservations_changed
+        now, timing = asyncio.get_running_loop().time(), self._timing
+        if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
+            # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
+            await self._ask_pings(timing.call)
+        now = asyncio.get_running_loop().time()
+        if not await self._ask_nodes(now, whole=woken or awaited or self._woken):
+            return False
+        self._woken = woken
+        if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
+            await self._ask_uptime()
+        waits = bool(self.owed) or (awaited and self._jobs_old(now))
+        if self._jobs.due(0.0 if waits else self._jobs_interval(woken=woken), now, hurry=waits):
+            await self._ask_jobs(whole=waits)
+        if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
+            await self._ask_reservations()
+        if self._pings.due(timing.ping, now):
+            await self._ask_pings(self._aside)
+        return True
+
+    @property
+    def has_standby(self) -> bool:
+        """Tell whether there are several slurmctlds, as far as is known."""
+        return len(self.view.controllers) > 1
+
+    async def ping(self) -> None:
+        """Ask who of several slurmctlds responds, however long a dead one takes to be given up."""
+        await self._ask_pings(self._timing.call)
+
+    def failed(self, error: SlurmError) -> None:
+        """Take in that the nodes could not be listed."""
+        self.failures += 1
+        self.node_trust.interrupted()
+        before = self.view.failure
+        if isinstance(error, CircuitOpen) and before is not None:
+            # An earlier failure has opened the circuit: that one is the cause to report.
+            return
+        if isinstance(error, TokenRefused) is not isinstance(before, TokenRefused):
+            self.failures = 1
+        if type(error) is not type(before):
+            self._log.warning("Slurm client: nodes cannot be listed", kind=error.kind, error=str(error))
+        self.view = replace(self.view, failure=error)
+
+    # --- nodes
+
+    async def _ask_nodes(self, now: float, *, whole: bool) -> bool:
+        alive = min(self._timing.whole, self._timing.stale_after)
+        since = None if whole or self.node_trust.doubtful else self._nodes.since(now, alive)
+        try:
+            try:
+                found = await self._call(self._rest.nodes(since))
+            except Refused:
+                if since is None:
+                    raise
+                now = asyncio.get_running_loop().time()
+                found = await self._call(self._rest.nodes())
+            answered = asyncio.get_running_loop().time()
+            if found is None:
+                self.node_trust.unchanged(now)
+                self._nodes.asked(now, answered)
+            else:
+                # Reading thousands of nodes has taken a turn of its own already.
+                await asyncio.sleep(0)
+                self._identify(found.cluster)
+                self.node_trust.listed(found.nodes, now)
+                if self._nodes.listed(found.last_update, now, answered):
+                    self._log.warning("slurmctld's clock went backwards; it may be another slurmctld")
+                    self.node_trust.interrupted()
+                    self._forget()
+        except SlurmError as error:
+            self._nodes.failed(now)
+            self.failed(error)
+            return False
+        self._recovered()
+        self._show_snapshot()
+        if found is not None:
+            self._sort_out()
+        self._show_owed()
+        return True
+
+    def _identify(self, cluster: str) -> None:
+        """Take in of which cluster a list is: what is known about one says nothing about another."""
+        if cluster and self._cluster and cluster != self._cluster:
+            self._log.warning("slurmrestd reports another cluster", before=self._cluster, now=cluster)
+            self.node_trust, self._book = NodeListTrust(self.node_trust.trust), JobBook()
+            self.settled, self.owed = frozenset(), set()
+            self.view = ClusterView(
+                stale_after=self.view.stale_after, jobs_stale_after=self.view.jobs_stale_after
+            )
+            self._forget()
+        self._cluster = cluster or self._cluster
+        if cluster != self.view.cluster:
+            self.view = replace(self.view, cluster=cluster)
+
+    def _of_same_cluster(self, reported: str) -> None:
+        """Raise BadReply if a list is of another cluster than the nodes."""
+        nodes = self.view.cluster
+        if reported and nodes and reported != nodes:
+            raise BadReply(f"the list is of the cluster {reported!r}, and that of the nodes of {nodes!r}")
+
+    def _recovered(self) -> None:
+        if self.failures:
+            self._log.info("Slurm client: nodes can be listed again", failures=self.failures)
+            self._forget()
+        self.failures = 0
+
+    def _forget(self) -> None:
+        """Ask for everything anew: it may be another slurmctld by now, or one that has lost its state."""
+        for poll in (self._uptimes, self._jobs, self._reservations, self._pings):
+            poll.forget()
+
+    def _show_snapshot(self) -> None:
+        snapshot, started = self.node_trust.snapshot, self.node_trust.started
+        if snapshot.suspicion != self.view.suspicion:
+            if snapshot.suspicion is None:
+                self._log.info("the node list is trusted again", nodes=len(snapshot.nodes))
+            else:
+                self._log.warning("suspicious node list", suspicion=snapshot.suspicion)
+        self.view = replace(
+            self.view,
+            nodes=snapshot.nodes,
+            listed_at=snapshot.listed_at,
+            confirmed=snapshot.confirmed,
+            complete=snapshot.complete,
+            suspicion=snapshot.suspicion,
+            doubts=snapshot.doubts,
+            absent=snapshot.absent,
+            others=snapshot.others,
+            up_since=started,
+            just_started=self.node_trust.just_started(asyncio.get_running_loop().time()),
+            version=self._rest.release,
+            failure=None,
+        )
+
+    def _sort_out(self) -> None:
+        """See which nodes drain, and of which only the jobs can tell whether they are drained."""
+        drain = {name: node for name, node in self.view.nodes.items() if "DRAIN" in node.state}
+        drained = frozenset(name for name, node in drain.items() if looks_drained(node))
+        self._draining = len(drained) < len(drain)
+        saving = {name: node for name, node in self.view.nodes.items() if saves_power(node)}
+        self._saving = bool(saving)
+        settled = drained | {name for name, node in saving.items() if looks_powered_down(node)}
+        self.owed = {*self.owed & settled, *settled - self.settled}
+        self.settled = settled
+
+    def _show_owed(self) -> None:
+        owed = frozenset(self.owed)
+        if owed != self.view.owed:
+            self.view = replace(self.view, owed=owed)
+
+    # --- the rest
+
+    def _jobs_interval(self, *, woken: bool) -> float:
+        """Return how often the jobs are needed: at once when a node seems drained and only they can tell."""
+        if woken and self.settled:
+            return 0.0
+        jobs = self.view.jobs
+        contested = self.settled and (jobs.unplaced or not self.settled.isdisjoint(jobs.by_node))
+        return self._timing.busy if contested or self._book.doubtful else self._timing.jobs
+
+    def _jobs_old(self, now: float) -> bool:
+        """Return whether jobs are too old for a caller that awaits a verdict on nodes that look drained."""
+        return bool(self.settled) and (
+            self.view.jobs_failure is not None or now - self._jobs.whole_at > self._timing.verdict
+        )
+
+    async def _ask_jobs(self, *, whole: bool) -> None:
+        sent = asyncio.get_running_loop().time()
+        certain = whole or self._book.doubtful
+        since = None if certain else self._jobs.since(sent, self._timing.whole)
+        try:
+            found = await self._call(self._rest.jobs(since))
+            self._of_same_cluster("" if found is None else found.cluster)
+        except SlurmError as error:
+            self._jobs.failed(sent)
+            self._part("jobs", error)
+            self.view = replace(self.view, jobs_failure=error)
+            return
+        self._part("jobs", None)
+        if found is None:
+            self._jobs.asked(sent, asyncio.get_running_loop().time())
+        else:
+            listed = await in_slices(self._book.listing(found.jobs, sent), namespace=self._rest.namespace)
+            self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
+            self.view = replace(self.view, jobs=listed)
+        self.view = replace(self.view, jobs_listed_at=sent, jobs_failure=None, owed=frozenset())
+
+    async def _ask_reservations(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        since = self._reservations.since(sent, self._timing.whole)
+        try:
+            found = await self._call(self._rest.reservations(since), self._aside)
+            self._of_same_cluster("" if found is None else found.cluster)
+        except SlurmError as error:
+            self._reservations.failed(sent)
+            self._part("reservations", error)
+            return
+        self._part("reservations", None)
+        self._reservations_changed = False
+        if found is None:
+            self._reservations.asked(sent, asyncio.get_running_loop().time())
+        else:
+            self._reservations.listed(found.last_update, sent, asyncio.get_running_loop().time())
+            by_name = {entry.name: entry for entry in found.reservations}
+            self.view = replace(self.view, reservations=MappingProxyType(by_name))
+        self.view = replace(self.view, reservations_listed_at=sent)
+
+    async def _ask_pings(self, limit: float) -> None:
+        sent = asyncio.get_running_loop().time()
+        try:
+            pings = await self._call(self._rest.ping(), limit)
+        except SlurmError as error:
+            if not isinstance(error, CircuitOpen):
+                self._pings.asked(sent, sent)
+                self._part("ping", error)
+            return
+        self._pings.asked(sent, sent)
+        self._part("ping", None)
+        if self.view.controllers_pinged_at is None or sent >= self.view.controllers_pinged_at:
+            # Else a later one was faster: where there are standbys, two may be under way.
+            self.view = replace(self.view, controllers=pings, controllers_pinged_at=sent)
+
+    async def _ask_uptime(self) -> None:
+        sent = asyncio.get_running_loop().time()
+        self._uptimes.asked(sent, sent)
+        try:
+            diag = await self._call(self._rest.diag(), self._aside)
+        except SlurmError as error:
+            self._part("diag", error)
+            return
+        self._part("diag", None)
+        if self.node_trust.uptime(diag.uptime, sent, asyncio.get_running_loop().time()):
+            # What has not changed since a moment of the other one's clock may have changed all the same.
+            for poll in (self._nodes, self._jobs, self._reservations):
+                poll.distrust()
+        started = diag.server_started
+        self.view = replace(self.view, started=None if started is None else started.timestamp())
+        self._show_snapshot()
+
+    def _part(self, what: str, error: SlurmError | None) -> None:
+        """Log when a part of the view begins or ceases to fail."""
+        before = self._failing.pop(what, None)
+        if error is not None:
+            self._failing[what] = error.kind
+            if before != error.kind:
+                self._log.warning(
+                    "a part of the Slurm state cannot be read", part=what, kind=error.kind, error=str(error)
+                )
+        elif before is not None:
+            self._log.info("a part of the Slurm state can be read again", part=what)
+
+    async def _call(self, request: Awaitable[T], limit: float | None = None) -> T:
+        """Wait for an answer; whatever goes wrong is a SlurmError."""
+        limit = self._timing.call if limit is None else limit
+        try:
+            async with asyncio.timeout(limit):
+                return await request
+        except SlurmError:
+            raise
+        except TimeoutError:
+            raise RestUnreachable(f"no answer within {limit:g} s") from None
+        except Exception as error:
+            self._log.exception("a request to Slurm failed in an unexpected way")
+            raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error

@@ -1,0 +1,1 @@
+"""Changes to Slurm nodes, collected into few requests."""

@@ -1,0 +1,417 @@
+"""States of a cluster as the manager's API reports them, for what the command prints about each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from slurm_operator.status_rows import (
+    AgeRow,
+    BlockedCounts,
+    BlockedRow,
+    ClusterJobs,
+    ClusterRow,
+    DecisionRow,
+    NodeSetRow,
+    RequestRow,
+    StateCounts,
+    WaitRow,
+    WorkerRow,
+)
+from tests.support.plugin.sample_rows import (
+    LISTS,
+    ago,
+    busy,
+    cluster,
+    condition,
+    decision,
+    job,
+    jobs,
+    nodeset,
+    pending,
+    worker,
+)
+
+UNREACHABLE = "slurmrestd does not respond: cannot verify that the node is idle"
+
+
+@dataclass(frozen=True)
+class State:
+    """One state, and the objects that are explained in it."""
+
+    clusters: tuple[ClusterRow, ...] = (cluster(),)
+    nodesets: tuple[NodeSetRow, ...] = (nodeset(),)
+    workers: tuple[WorkerRow, ...] = (worker(0), worker(1), busy(2, 42))
+    jobs: ClusterJobs = field(
+        default_factory=lambda: jobs(job(42), pending(43, "Resources", node_count=2, workers=()))
+    )
+    decisions: tuple[DecisionRow, ...] = ()
+    pod: str = "workers-2"
+    job: int = 43
+
+
+def scaling_in() -> State:
+    """Return a scale-in to two workers while the third runs a job."""
+    blocked = BlockedRow(
+        action="delete",
+        cause="ScaleIn",
+        reason="JobsRunning",
+        message="workers-2 is MIXED+DRAIN, job 42 is on it",
+        next=(
+            "It is deleted when its jobs have ended, at the latest at 2026-11-16T12:50:00Z. "
+            "To cancel them now: scancel -w workers-2."
+        ),
+        since=ago(minutes=3),
+    )
+    drained = busy(
+        2,
+        42,
+        state=("MIXED", "DRAIN"),
+        summary="draining",
+        state_reason="slurm-operator: NodeSet (slurm/workers) scales in",
+        state_reason_by="root",
+        state_reason_at=ago(minutes=3),
+        drained_by="operator",
+        cordoned=True,
+        cordoned_by="ScaleIn",
+        removal="ScaleIn",
+        blocked=blocked,
+    )
+    return State(
+        clusters=(cluster(nodes=StateCounts(total=3, by_state={"IDLE": 2, "MIXED+DRAIN": 1})),),
+        nodesets=(
+            nodeset(
+                replicas=2,
+                desired=2,
+                states={"idle": 2, "draining": 1},
+                blocked=BlockedCounts(total=1, by_reason={"JobsRunning": 1}, oldest_since=ago(minutes=3)),
+                conditions=(
+                    condition("Ready", "False", "Removing", "1 worker pending removal, 2 wanted", minutes=3),
+                    condition(
+                        "Progressing",
+                        "True",
+                        "JobsRunning",
+                        "Scaling in: 1 pod; Waiting: 1 JobsRunning",
+                        minutes=3,
+                    ),
+                    condition("Degraded", "False", "AsExpected", "No problems found"),
+                ),
+            ),
+        ),
+        workers=(worker(0), worker(1), drained),
+        decisions=(
+            decision(
+                "DeletePod", "JobsRunning: job 42 is on it", type="blocked", count=12, at=ago(seconds=5)
+            ),
+            decision("DrainNode", "workers-2: NodeSet (slurm/workers) scales in", "workers", "NodeSet"),
+        ),
+    )
+
+
+def slurmrestd_down() -> State:
+    """Return a scale-in while slurmrestd does not answer."""
+    message = "cannot connect to slurm-restapi.slurm:6820: Connection refused"
+    blocked = BlockedRow(
+        action="delete",
+        cause="ScaleIn",
+        reason="SlurmUnreachable",
+        message=UNREACHABLE,
+        next=(
+            "No action needed: the operator continues as soon as Slurm responds. "
+            "If this lasts, check the pods, Service and NetworkPolicies of slurmrestd."
+        ),
+        since=ago(minutes=2),
+    )
+    unknown = {
+        "known": "unknown",
+        "unknown_reason": "SlurmUnreachable",
+        "unknown_message": "Slurm does not answer",
+        "state": (),
+        "summary": "unknown",
+        "jobs": (),
+        "job_count": 0,
+    }
+    return State(
+        clusters=(
+            cluster(
+                connected=False,
+                reason="SlurmrestdUnreachable",
+                message=message,
+                failing_since=ago(minutes=2),
+                slurmctld=(),
+                uptime_seconds=None,
+                views={"jobs": AgeRow(age=125.0), "nodes": AgeRow(age=124.0)},
+            ),
+        ),
+        nodesets=(
+            nodeset(
+                replicas=2,
+                desired=2,
+                states={"unknown": 3},
+                blocked=BlockedCounts(
+                    total=1, by_reason={"SlurmUnreachable": 1}, oldest_since=ago(minutes=2)
+                ),
+                conditions=(
+                    condition("Ready", "False", "Removing", "1 worker pending removal, 2 wanted"),
+                    condition("Degraded", "True", "SlurmUnreachable", UNREACHABLE),
+                ),
+            ),
+        ),
+        workers=(
+            worker(0, **unknown),
+            worker(1, **unknown),
+            worker(
+                2,
+                **{**unknown, "removal": "ScaleIn", "cordoned": True, "cordoned_by": "ScaleIn"},
+                blocked=blocked,
+            ),
+        ),
+        jobs=jobs(error=f"Slurm does not answer: {message}"),
+        job=0,
+    )
+
+
+def wrong_token() -> State:
+    """Return a Slurm that rejects the operator's token."""
+    message = "Slurm rejects the token: put the output of scontrol token there"
+    return State(
+        clusters=(
+            cluster(
+                connected=False,
+                reason="Refused",
+                message=message,
+                failing_since=ago(hours=1),
+                slurmctld=(),
+                uptime_seconds=None,
+                views=dict.fromkeys(LISTS, AgeRow()),
+                nodes=StateCounts(),
+                jobs=StateCounts(),
+            ),
+        ),
+        nodesets=(
+            nodeset(
+                states={"unknown": 3},
+                conditions=(
+                    condition("Ready", "True", "AllAvailable", "3 workers available"),
+                    condition("Degraded", "True", "TokenRefused", message),
+                ),
+            ),
+        ),
+        workers=tuple(
+            worker(
+                number,
+                known="unknown",
+                state=(),
+                summary="unknown",
+                unknown_reason="TokenRefused",
+                unknown_message=message,
+            )
+            for number in range(3)
+        ),
+        jobs=jobs(error=message),
+        pod="workers-0",
+        job=0,
+    )
+
+
+def name_conflict() -> State:
+    """Return a NodeSet whose worker would have the name of another NodeSet's."""
+    wait = WaitRow(
+        reason="NameTaken",
+        message=(
+            "Slurm node name 'workers-0' belongs to older NodeSet batch: "
+            "change spec.template.spec.hostname of one of the two"
+        ),
+        next="Rename one of the workers: two have the same name in Slurm.",
+    )
+    return State(
+        nodesets=(
+            nodeset(
+                pods=0,
+                ready=0,
+                updated=0,
+                available=0,
+                protected=0,
+                states={},
+                waits=(wait,),
+                conditions=(
+                    condition("Ready", "False", "WorkersUnavailable", "0 of 3 workers available"),
+                    condition("Degraded", "True", "NameTaken", wait.message),
+                ),
+            ),
+        ),
+        workers=(),
+        jobs=jobs(pending(43, "Resources")),
+        pod="",
+    )
+
+
+def unschedulable() -> State:
+    """Return a worker that fits on no node."""
+    text = "Unschedulable: 0/3 nodes are available: 3 Insufficient cpu."
+    why = "no node fits: 0/3 nodes are available: 3 Insufficient cpu."
+    stuck = worker(
+        2,
+        phase="Pending",
+        ready=False,
+        kubernetes_node="",
+        known="absent",
+        state=(),
+        summary="starting",
+        problem=text,
+        created_at=ago(minutes=6),
+        partitions=(),
+        features=(),
+    )
+    return State(
+        clusters=(cluster(nodes=StateCounts(total=2, by_state={"ALLOCATED": 2})),),
+        nodesets=(
+            nodeset(
+                ready=2,
+                available=2,
+                states={"busy": 2, "starting": 1},
+                conditions=(
+                    condition("Ready", "False", "WorkersUnavailable", "2 of 3 workers available"),
+                    condition("Degraded", "True", "PodsFailing", f"Not running: 1 pod (workers-2): {why}"),
+                ),
+            ),
+        ),
+        workers=(busy(0, 40), busy(1, 41), stuck),
+        jobs=jobs(job(40, workers=("workers-0",), nodes="workers-0"), pending(43, "Resources")),
+    )
+
+
+def missing_image() -> State:
+    """Return a worker whose image cannot be pulled."""
+    why = "container 'slurmd' cannot start: ImagePullBackOff"
+    text = "ImagePullBackOff (container slurmd): Back-off pulling image registry.example/slurmd:1"
+    stuck = worker(
+        2,
+        phase="Pending",
+        ready=False,
+        known="absent",
+        state=(),
+        summary="starting",
+        problem=text,
+        created_at=ago(minutes=9, seconds=5),
+    )
+    return State(
+        nodesets=(
+            nodeset(
+                ready=2,
+                available=2,
+                states={"idle": 2, "starting": 1},
+                conditions=(
+                    condition("Ready", "False", "WorkersUnavailable", "2 of 3 workers available"),
+                    condition("Degraded", "True", "PodsFailing", f"Not running: 1 pod (workers-2): {why}"),
+                ),
+            ),
+        ),
+        workers=(worker(0), worker(1), stuck),
+        jobs=jobs(pending(43, "PartitionNodeLimit", node_count=3)),
+    )
+
+
+def drain_by_a_person() -> State:
+    """Return a node that a person has drained in Slurm."""
+    blocked = BlockedRow(
+        action="undrain",
+        cause="",
+        reason="ForeignDrain",
+        message=(
+            "Node workers-2 was drained by another client with the reason 'memtest by ann' "
+            "and stays drained until a user resumes it"
+        ),
+        next="When the node may work again: scontrol update nodename=workers-2 state=resume.",
+        since=ago(hours=1),
+    )
+    drained = worker(
+        2,
+        state=("IDLE", "DRAIN"),
+        summary="drained",
+        state_reason="memtest by ann",
+        state_reason_by="ann",
+        state_reason_at=ago(hours=1, minutes=5),
+        drained_by="other",
+        blocked=blocked,
+    )
+    return State(
+        clusters=(cluster(nodes=StateCounts(total=3, by_state={"IDLE": 2, "IDLE+DRAIN": 1})),),
+        nodesets=(
+            nodeset(
+                states={"idle": 2, "drained": 1},
+                blocked=BlockedCounts(total=1, by_reason={"ForeignDrain": 1}, oldest_since=ago(hours=1)),
+            ),
+        ),
+        workers=(worker(0), worker(1), drained),
+        jobs=jobs(pending(43, "ReqNodeNotAvail, UnavailableNodes:workers-2")),
+    )
+
+
+def maintenance() -> State:
+    """Return a maintenance window that is booked in Slurm."""
+    name = "SlurmOperatorMaint-workers"
+    old = {"current": False, "revision": "4c3e", "reservation": name}
+    return State(
+        nodesets=(
+            nodeset(
+                updated=0,
+                update_strategy="ScheduledUpdate",
+                conditions=(
+                    condition("Ready", "False", "Updating", "0 of 3 workers updated to the current revision"),
+                    condition("Progressing", "False", "Settled", "No changes pending"),
+                    condition("Degraded", "False", "AsExpected", "No problems found"),
+                    condition(
+                        "ReservationCreated",
+                        "True",
+                        "Created",
+                        "The maintenance window opens at 2026-11-16T13:00:00Z",
+                    ),
+                ),
+            ),
+        ),
+        workers=(worker(0, **old), worker(1, **old), busy(2, 42, **old)),
+        jobs=jobs(job(42), pending(43, "ReqNodeNotAvail, May be reserved for other job")),
+    )
+
+
+def after_migration() -> State:
+    """Return a cluster right after the migration from Slinky slurm-operator."""
+    return State(
+        clusters=(
+            cluster(
+                conditions=(
+                    condition("Ready", "True", "Available", "slurmctld is running: 1 of 1 pods ready"),
+                    condition(
+                        "Configured",
+                        "True",
+                        "CorrectionsPending",
+                        "slurmctld keeps the configuration of Slinky slurm-operator. The next change that "
+                        "restarts it also applies these corrections: AuthType=auth/slurm is removed",
+                    ),
+                )
+            ),
+        ),
+        workers=(
+            worker(0),
+            worker(1, request=RequestRow(by="eviction by ann", at=ago(minutes=1))),
+            busy(2, 42),
+        ),
+        pod="workers-1",
+        decisions=(
+            decision("CorrectionsPending", "2 corrections are pending", "slurm", "Controller", type="event"),
+        ),
+    )
+
+
+STATES = {
+    "healthy": State(),
+    "scaling-in-with-jobs": scaling_in(),
+    "slurmrestd-down": slurmrestd_down(),
+    "wrong-token": wrong_token(),
+    "name-conflict": name_conflict(),
+    "unschedulable-pod": unschedulable(),
+    "missing-image": missing_image(),
+    "drain-by-a-person": drain_by_a_person(),
+    "maintenance-window": maintenance(),
+    "after-migration": after_migration(),
+}

@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from slurm_operator.api import wellknown
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide import actions, autoscale
+from slurm_operator.controllers.nodeset.decide.actions import Allow, Defer, RemovalCause
+from slurm_operator.controllers.nodeset.decide.autoscale import Power
+from slurm_operator.controllers.nodeset.decide.deletion import confirm, may_delete
+from slurm_operator.controllers.nodeset.decide.observation import ControllerState, FailedResume
+from slurm_operator.controllers.nodeset.decide.plan import plan
+from slurm_operator.controllers.nodeset.decide.status import report
+from slurm_operator.objects.slurmd_records import RecordShape
+from slurm_operator.slurm.decide.node_changes import ResumeCloud, SetState, decide
+from slurm_operator.slurm.model.records import Node, NodeUpdate
+from slurm_operator.slurm.model.view import Known
+from tests.support.simulation.kubernetes import SimPod, make_nodeset, moment
+from tests.support.simulation.observations import observe, pod, slurm_state, worker
+from tests.support.slurm.views import NOW, job, jobs, node, number, view
+
+if TYPE_CHECKING:
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
+
+CLOUD = ("CLOUD", "DYNAMIC_NORM")
+DOWN = ("IDLE", *CLOUD, "POWERED_DOWN")
+SUSPENDING = ("IDLE", *CLOUD, "POWERING_DOWN")
+RESUMING = ("MIXED", *CLOUD, "NOT_RESPONDING", "POWERING_UP")
+UP = ("IDLE", *CLOUD)
+FINALIZER = ("nodeset.slinky.slurm.net/drain",)
+SHAPE = RecordShape(2, 1000, frozenset({"gpu"}), frozenset(), 300, "CPUs=2 Features=gpu RealMemory=1000")
+
+
+def record(index: int, *state: str, **fields: Any) -> Node:
+    """Return the record of a worker as Slurm lists it."""
+    shape: dict[str, Any] = {"cpus": 2, "real_memory": 1000, "features": ("gpu",)}
+    return node(f"gpu-{index}", *state, **(shape | fields))
+
+
+def scaled(
+    *pods: SimPod, slurm: tuple[Node, ...] = (), low: int = 0, high: int = 2, **fields: Any
+) -> Observation:
+    """Return what one reconcile of an autoscaled NodeSet sees."""
+    nodeset = make_nodeset(
+        replicas=5,
+        finalizers=FINALIZER,
+        autoscaling={"minReplicas": low, "maxReplicas": high},
+        updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},
+        **fields.pop("spec", {}),
+    )
+    return observe(*pods, slurm=slurm, nodeset=nodeset, **({"record": SHAPE} | fields))
+
+
+def some(seen: Observation, kind: type[Any]) -> list[Any]:
+    """Return the planned actions of a kind."""
+    return [one for one in plan(seen).actions if isinstance(one, kind)]
+
+
+@pytest.mark.parametrize(
+    ("state", "power"),
+    [
+        (("IDLE", "DYNAMIC_NORM"), Power.PLAIN),
+        (("IDLE", "CLOUD", "POWERED_DOWN"), Power.PLAIN),
+        (DOWN, Power.DOWN),
+        (("DOWN", *CLOUD, "POWERED_DOWN"), Power.DOWN),
+        (("ALLOCATED", *CLOUD, "POWERED_DOWN"), Power.POWERING_UP),
+        (("IDLE", *CLOUD, "POWERED_DOWN", "POWER_UP"), Power.POWERING_UP),
+        (RESUMING, Power.POWERING_UP),
+        (SUSPENDING, Power.POWERING_DOWN),
+        (("IDLE", *CLOUD, "POWERING_DOWN", "POWER_UP"), Power.POWERING_DOWN),
+        (("MIXED", *CLOUD, "POWER_DOWN"), Power.UP),
+        (UP, Power.UP),
+    ],
+)
+def test_the_words_of_slurm_say_what_power_saving_makes_of_a_node(
+    state: tuple[str, ...], power: Power
+) -> None:
+    """A node that waits to be powered down still runs its job; one that is allocated is about to come up."""
+    assert autoscale.power_of(node("gpu-0", *state)) is power
+
+
+def test_pods_are_created_for_nodes_that_power_up_and_for_no_others() -> None:
+    """The node of a job gets its pod; one that is powered down gets none, whatever replicas says."""
+    seen = scaled(slurm=(record(0, *DOWN), record(1, *RESUMING, alloc=2)))
+    assert [one.name for one in some(seen, actions.CreatePod)] == ["gpu-1"]
+    assert plan(seen).desired == 1
+    assert any(note.reason == "Resuming" for note in plan(seen).notes)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"view": None},
+        {"view": view(record(0, *RESUMING), record(1, *DOWN), listed_at=NOW - 60)},
+        {"view": view(record(0, *RESUMING), record(1, *DOWN), suspicion="half is gone")},
+        {"since": NOW},
+        {"written": {"gpu-0": NOW, "gpu-1": NOW}},
+    ],
+)
+def test_an_unknown_power_state_neither_creates_nor_deletes(fields: dict[str, Any]) -> None:
+    """Without a list that counts, no pod is created, none is deleted, and nothing is written to Slurm."""
+    shown: dict[str, Any] = (
+        {"slurm": (record(0, *RESUMING), record(1, *DOWN))} if "view" not in fields else {}
+    )
+    seen = scaled(pod(1), low=2, **shown, **fields)
+    kinds = {type(one) for one in plan(seen).actions} - {actions.PatchPodStatus, actions.PatchPod}
+    assert not kinds
+    assert not plan(seen).going
+
+
+@pytest.mark.parametrize("state", [SUSPENDING, DOWN, ("DOWN", *CLOUD, "POWERED_DOWN")])
+def test_the_pod_of_a_node_that_slurm_powers_down_goes_without_a_drain(state: tuple[str, ...]) -> None:
+    """It needs the same fresh lists as any deletion, the unchanged pod, and no write to Slurm."""
+    seen = scaled(pod(0), slurm=(record(0, *state), record(1, *DOWN)))
+    (gone,) = some(seen, actions.DeletePod)
+    assert (gone.cause, gone.proof, gone.version) == (RemovalCause.POWERED_DOWN, actions.Proof.LIST, "1")
+    assert not some(seen, actions.DrainNodes)
+    assert [note.reason for note in plan(seen).notes] == ["PoweringDown"]
+    assert confirm(seen, (gone,)) == (gone,)
+    later = scaled(pod(0), slurm=(record(0, *UP), record(1, *DOWN)))
+    assert confirm(later, (gone,)) == ()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"slurm": (record(0, "MIXED", *CLOUD, "POWERING_DOWN", alloc=1),)}, Reason.JOBS_RUNNING),
+        ({"slurm": (record(0, "IDLE", *CLOUD, "POWERING_DOWN", "COMPLETING"),)}, Reason.JOBS_COMPLETING),
+        ({"slurm": (record(0, *SUSPENDING, alloc=None),)}, Reason.STATE_UNKNOWN),
+        ({"slurm": (record(0, *SUSPENDING, "NEW_WORD"),)}, Reason.STATE_UNKNOWN),
+        ({"view": view(record(0, *SUSPENDING), jobs=jobs(job(7, "gpu-0")))}, Reason.JOBS_RUNNING),
+        ({"view": view(record(0, *SUSPENDING), jobs_listed_at=None)}, Reason.JOBS_UNKNOWN),
+        ({"view": view(record(0, *SUSPENDING), owed=frozenset({"gpu-0"}))}, Reason.JOBS_UNKNOWN),
+        ({"view": view(record(0, *SUSPENDING), jobs=jobs(job(7, "gpu-[")))}, Reason.JOBS_UNKNOWN),
+    ],
+)
+def test_the_pod_of_a_node_that_powers_down_stays_while_work_may_be_on_it(
+    fields: dict[str, Any], reason: Reason
+) -> None:
+    """A word that is unknown, a job in either list, or no list of jobs since: the pod stays, undrained."""
+    seen = scaled(pod(0), high=1, **fields)
+    assert not some(seen, actions.DeletePod)
+    assert not some(seen, actions.DrainNodes)
+    assert [one.wait.reason for one in plan(seen).blocked] == [reason]
+
+
+def test_only_dynamic_cloud_nodes_count_as_powered_down() -> None:
+    """What an administrator powers down outside of this is no evidence."""
+    for state in (("IDLE", "CLOUD", "POWERED_DOWN"), ("IDLE", "DYNAMIC_NORM", "POWERED_DOWN")):
+        decision = may_delete(worker(), slurm_state(node("gpu-0", *state)), moment(NOW))
+        assert isinstance(decision, Defer)
+    assert isinstance(may_delete(worker(), slurm_state(node("gpu-0", *DOWN)), moment(NOW)), Allow)
+
+
+def test_a_node_that_powers_up_is_never_drained() -> None:
+    """Its worker waits to go until the node is up: a drain would requeue the job."""
+    seen = scaled(pod(2), slurm=(record(0, *DOWN), record(1, *DOWN), record(2, *RESUMING, alloc=2)))
+    assert plan(seen).going == {"uid-2": RemovalCause.SCALE_IN}
+    assert not some(seen, actions.DrainNodes)
+    cordoned = scaled(
+        pod(0, annotations={wellknown.ANNOTATION_POD_CORDON: "true"}),
+        high=1,
+        slurm=(record(0, *RESUMING, alloc=2),),
+    )
+    assert not some(cordoned, actions.DrainNodes)
+    assert [one.wait.reason for one in plan(cordoned).blocked] == [Reason.POWERING_UP]
+
+
+def test_records_are_created_in_one_request_for_names_without_a_pod() -> None:
+    """A worker whose node Slurm lost keeps its name: its job may run on, and a record would look idle."""
+    seen = scaled(pod(1), high=4, slurm=(record(0, *DOWN),))
+    (made,) = some(seen, actions.CreateRecords)
+    assert made.names == ("gpu-2", "gpu-3")
+    assert made.line == "NodeName=gpu-[2-3] CPUs=2 Features=gpu RealMemory=1000 State=CLOUD"
+    assert not some(scaled(high=4, record=None), actions.CreateRecords)
+
+
+def test_at_rest_nothing_is_planned() -> None:
+    """Powered-down records without pods, and workers that are up with theirs, need nothing."""
+    assert plan(scaled(slurm=(record(0, *DOWN), record(1, *DOWN)))).actions == ()
+    assert not some(scaled(pod(0), slurm=(record(0, *UP), record(1, *DOWN))), actions.CreatePod)
+
+
+def test_as_many_nodes_as_are_kept_are_powered_up() -> None:
+    """Those of the lowest numbers that are free; what is unknown may be up already."""
+    lists = (record(0, *DOWN, reason="x"), record(1, *DOWN, "DRAIN"), record(2, *DOWN), record(3, *UP))
+    seen = scaled(pod(3), low=3, high=4, slurm=lists)
+    assert [one.names for one in some(seen, actions.PowerUpNodes)] == [("gpu-0", "gpu-2")]
+    written = dataclasses.replace(seen, written={"gpu-0": NOW, "gpu-2": NOW})
+    assert not some(written, actions.PowerUpNodes)
+
+
+def test_a_node_that_did_not_come_up_in_time_is_resumed_after_a_growing_pause() -> None:
+    """Not while its pod is still there, and not for a reason that an administrator gave."""
+    late = record(
+        0, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached", reason_changed_at=number(9)
+    )
+    assert [one.names for one in some(scaled(slurm=(late,), high=1), actions.ResumeCloudNodes)] == [
+        ("gpu-0",)
+    ]
+    assert not some(scaled(pod(0), slurm=(late,), high=1), actions.ResumeCloudNodes)
+    failed = {"gpu-0": FailedResume(5, NOW - 10, 9.0)}
+    paused = scaled(slurm=(late,), high=1, resumes=failed)
+    assert not some(paused, actions.ResumeCloudNodes)
+    assert plan(paused).requeue == 6.0
+    again = scaled(slurm=(late,), high=1, resumes={"gpu-0": FailedResume(1, NOW - 10, 9.0)})
+    assert [note.reason for note in plan(again).notes] == ["ResumeFailed"]
+    foreign = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason="bad disk")
+    assert not some(scaled(slurm=(foreign,), high=1), actions.ResumeCloudNodes)
+
+
+def test_failures_are_counted_until_the_node_is_up() -> None:
+    """One that is listed again is counted once; a node that came up starts from zero."""
+    late = record(
+        0, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached", reason_changed_at=number(9)
+    )
+    once = autoscale.failed_resumes({}, view(late), ["gpu-0"], 1.0)
+    assert autoscale.failed_resumes(once, view(late), ["gpu-0"], 2.0) == once
+    later = record(0, *late.state, reason=late.reason, reason_changed_at=number(50))
+    assert autoscale.failed_resumes(once, view(later), ["gpu-0"], 3.0)["gpu-0"] == FailedResume(2, 3.0, 50.0)
+    assert autoscale.failed_resumes(once, view(record(0, *UP)), ["gpu-0"], 3.0) == {}
+
+
+def test_a_worker_whose_slurmd_was_not_waited_for_is_resumed_when_it_is_ready() -> None:
+    """Slurm takes down a node that registers late, or again; an administrator's reason stays."""
+    for reason in ("", "Node unexpectedly rebooted", "ResumeTimeout reached"):
+        seen = scaled(pod(0), slurm=(record(0, "DOWN", *CLOUD, reason=reason),), high=1)
+        assert [one.names for one in some(seen, actions.ResumeCloudNodes)] == [("gpu-0",)]
+        unready = scaled(pod(0, ready_since=None), slurm=(record(0, "DOWN", *CLOUD, reason=reason),), high=1)
+        assert not some(unready, actions.ResumeCloudNodes)
+    assert not some(
+        scaled(pod(0), slurm=(record(0, "DOWN", *CLOUD, reason="bad disk"),), high=1),
+        actions.ResumeCloudNodes,
+    )
+
+
+def test_a_drain_of_ours_on_a_node_without_a_pod_is_taken_back() -> None:
+    """The worker for which it was drained is gone; the drain of an administrator stays."""
+    ours = record(0, *DOWN, "DRAIN", reason="slurm-operator: NodeSet (slurm/gpu) updates")
+    assert [one.names for one in some(scaled(slurm=(ours,), high=1), actions.UndrainNodes)] == [("gpu-0",)]
+    foreign = record(0, *DOWN, "DRAIN", reason="bad disk")
+    assert plan(scaled(slurm=(foreign,), high=1)).actions == ()
+
+
+def test_switching_it_on_replaces_idle_workers_first_and_keeps_busy_ones() -> None:
+    """Some at a time, by the usual drain; a busy one is deleted when its job has ended."""
+    plain = (node("gpu-0", "MIXED", "DYNAMIC_NORM", alloc=1), node("gpu-1"))
+    nodeset = make_nodeset(finalizers=FINALIZER, autoscaling={"maxReplicas": 2})
+    seen = observe(pod(0), pod(1), slurm=plain, nodeset=nodeset, record=SHAPE)
+    assert plan(seen).going == {"uid-1": RemovalCause.AUTOSCALING}
+    assert [one.names for one in some(seen, actions.DrainNodes)] == [("gpu-1",)]
+    assert not some(seen, actions.DeletePod)
+    assert not some(seen, actions.CreateRecords)
+    empty = observe(slurm=(record(0, "DOWN", "DYNAMIC_NORM"),), nodeset=nodeset, record=SHAPE)
+    assert [one.name for one in some(empty, actions.DeleteRecord)] == ["gpu-0"]
+
+
+def test_switching_it_off_deletes_the_records_before_workers_come_back() -> None:
+    """Busy and administrators' records stay; without the condition nothing is ours to delete."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
+    lists = (record(0, *DOWN), record(1, *RESUMING, alloc=1), record(2, *DOWN, "DRAIN", reason="bad disk"))
+    seen = observe(slurm=lists, nodeset=nodeset)
+    assert [one.name for one in some(seen, actions.DeleteRecord)] == ["gpu-0"]
+    assert not some(seen, actions.CreatePod)
+    assert any(wait.reason is Reason.RECORD_PENDING for wait in plan(seen).waits)
+    never = observe(slurm=lists, nodeset=make_nodeset(replicas=1, finalizers=FINALIZER))
+    assert not some(never, actions.DeleteRecord)
+    assert [one.name for one in some(never, actions.CreatePod)] == ["gpu-0"]
+
+
+def test_after_switching_it_off_no_worker_comes_back_to_a_record_of_power_saving() -> None:
+    """Not even while Slurm still shows the node as up: its slurmd would register with the old record.
+
+    Then it would be replaced again, and so on as long as pods start faster than records are deleted.
+    """
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
+    ours = record(0, *UP, "DRAIN", reason="slurm-operator: NodeSet (slurm/gpu) updates")
+    for shown in (ours, record(0, *UP), record(0, "DOWN", *CLOUD)):
+        seen = observe(slurm=(shown,), nodeset=nodeset)
+        assert not some(seen, actions.CreatePod)
+        assert any(wait.reason is Reason.RECORD_PENDING for wait in plan(seen).waits)
+    for kept in (record(0, *UP, "DRAIN", reason="bad disk"), record(0, "FAIL", *CLOUD)):
+        assert some(observe(slurm=(kept,), nodeset=nodeset), actions.CreatePod)
+
+
+def test_a_record_is_not_deleted_while_its_slurmd_may_run() -> None:
+    """The cache may lack a pod that runs: the record of a node that is up stays until it is down."""
+    for high in (1, 2):
+        seen = scaled(slurm=(record(0, *DOWN), record(1, *UP, real_memory=500)), high=high)
+        assert not some(seen, actions.DeleteRecord)
+    dead = scaled(slurm=(record(0, *DOWN), record(1, "DOWN", *CLOUD)), high=1)
+    assert [one.name for one in some(dead, actions.DeleteRecord)] == ["gpu-1"]
+    assert not some(scaled(slurm=(node("gpu-0"),), high=1), actions.DeleteRecord)
+
+
+@pytest.mark.parametrize("state", [DOWN, UP])
+def test_a_worker_on_a_node_that_an_administrator_drained_is_not_replaced(state: tuple[str, ...]) -> None:
+    """Its record cannot be deleted, so a new pod would be of the wrong kind again, and so on without end."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
+    drained = record(0, *state, "DRAIN", reason="bad disk")
+    assert not plan(observe(pod(0), slurm=(drained,), nodeset=nodeset)).going
+    free = record(0, *state)
+    assert plan(observe(pod(0), slurm=(free,), nodeset=nodeset)).going == {"uid-0": RemovalCause.AUTOSCALING}
+
+
+def test_a_record_of_another_shape_is_replaced_while_it_is_powered_down() -> None:
+    """Not while it is up, and not again if this process has just created it from the same options."""
+    old = record(0, *DOWN, real_memory=500)
+    seen = scaled(slurm=(old,), high=1)
+    assert [one.name for one in some(seen, actions.DeleteRecord)] == ["gpu-0"]
+    longer = record(0, *DOWN, suspend_time=number(600))
+    assert [one.name for one in some(scaled(slurm=(longer,), high=1), actions.DeleteRecord)] == ["gpu-0"]
+    assert not some(scaled(slurm=(old,), high=1, made={"gpu-0": SHAPE.options}), actions.DeleteRecord)
+    assert not some(scaled(pod(0), slurm=(record(0, *UP, real_memory=500),), high=1), actions.DeleteRecord)
+
+
+def test_a_lower_maximum_drains_what_is_above_it_and_deletes_its_record() -> None:
+    """A busy worker above the maximum stays until its job has ended."""
+    lists = (record(0, *DOWN), record(1, "MIXED", *CLOUD, alloc=1), record(2, *DOWN))
+    seen = scaled(pod(1), high=1, slurm=lists)
+    assert plan(seen).going == {"uid-1": RemovalCause.SCALE_IN}
+    assert [one.names for one in some(seen, actions.DrainNodes)] == [("gpu-1",)]
+    assert [one.name for one in some(seen, actions.DeleteRecord)] == ["gpu-2"]
+
+
+@pytest.mark.parametrize("fields", [{"lacks": "too old"}, {"external": True}])
+def test_what_cannot_be_autoscaled_stays_as_it_is_and_says_why(fields: dict[str, Any]) -> None:
+    """Slurm 24.11 creates no records, and an external slurmctld is configured elsewhere."""
+    seen = scaled(pod(0), pod(4), slurm=(node("gpu-0"), node("gpu-4")), **fields)
+    decided = plan(seen)
+    assert not decided.going
+    assert not some(seen, actions.CreateRecords)
+    assert [wait.reason for wait in decided.waits] == [Reason.AUTOSCALING_UNSUPPORTED]
+    said = {one.type: one for one in report(seen, decided).conditions}
+    assert (said["Degraded"].status, said["Degraded"].reason) == ("True", "AutoscalingUnsupported")
+    assert said["Autoscaling"].status == "False"
+
+
+def test_the_condition_counts_the_power_states() -> None:
+    """Once per state; while Slurm cannot be queried it stays as it was."""
+    seen = scaled(
+        pod(1), high=4, slurm=(record(0, *DOWN), record(1, *UP), record(2, *RESUMING), record(3, *DOWN))
+    )
+    said = {one.type: one for one in report(seen, plan(seen)).conditions}
+    assert (said["Autoscaling"].reason, said["Autoscaling"].status) == ("Resuming", "True")
+    assert said["Autoscaling"].message == "2 powered down, 1 powering up, 1 up"
+    blind = dataclasses.replace(seen, view=None)
+    assert "Autoscaling" not in {one.type for one in report(blind, plan(blind)).conditions}
+
+
+def test_a_nodeset_that_is_deleted_waits_for_its_records() -> None:
+    """Slurm would give jobs to nodes that no operator powers up; without Slurm it waits for nothing."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 1}, deleting=True)
+    seen = observe(slurm=(record(0, *DOWN),), nodeset=nodeset, record=SHAPE)
+    assert [one.name for one in some(seen, actions.DeleteRecord)] == ["gpu-0"]
+    assert not some(seen, actions.RemoveFinalizer)
+    assert some(observe(nodeset=nodeset, record=SHAPE), actions.RemoveFinalizer)
+    gone = observe(slurm=(record(0, *DOWN),), nodeset=nodeset, controller=ControllerState.GONE)
+    assert some(gone, actions.RemoveFinalizer)
+
+
+def test_what_is_sent_is_decided_on_the_newest_list() -> None:
+    """A power-up goes only to a node that is powered down, a resume only to one that Slurm took down."""
+    prefix = wellknown.REASON_PREFIX
+    assert decide(SetState("POWER_UP"), Known(record(0, *DOWN), NOW), prefix) == NodeUpdate(
+        state=("POWER_UP",)
+    )
+    assert not isinstance(decide(SetState("POWER_UP"), Known(record(0, *UP), NOW), prefix), NodeUpdate)
+    late = record(0, "DOWN", *CLOUD, reason="ResumeTimeout reached")
+    assert decide(ResumeCloud(), Known(late, NOW), prefix) == NodeUpdate(state=("RESUME",))
+    for other in (
+        record(0, *UP),
+        record(0, "DOWN", "DYNAMIC_NORM"),
+        record(0, "DOWN", *CLOUD, reason="bad disk"),
+    ):
+        assert not isinstance(decide(ResumeCloud(), Known(other, NOW), prefix), NodeUpdate)

@@ -1,0 +1,78 @@
+"""What a reconcile of a NodeSet remembers, and what becomes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from slurm_operator.api.reasons import Reason
+from slurm_operator.api.shared import Condition
+from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.run import report
+from slurm_operator.controllers.nodeset.run.reconcile_state import NodeSetStates, ReconcileOutcome
+from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, ServerError
+
+
+# ---------------------------------------------------------------------------------------------------- outcome
+def test_a_conflict_is_no_trouble_and_asks_for_another_look() -> None:
+    """Another client was faster: that is not reported, and the reconcile is no failure."""
+    outcome = ReconcileOutcome()
+    outcome.failed("change", "pod 'a'", Conflict("changed", status=409))
+    assert (outcome.troubles, outcome.errors) == ({}, [])
+    assert outcome.requeues
+
+
+def test_a_failure_is_a_trouble_that_names_the_object() -> None:
+    """A refused write is told with what was wanted and why not, and the reconcile is tried again."""
+    outcome = ReconcileOutcome()
+    error = ServerError("broken", status=500)
+    outcome.failed("create", "pod 'a'", error)
+    assert outcome.errors == [error]
+    (trouble,) = outcome.troubles
+    assert (trouble.reason, trouble.event) == (Reason.APPLY_FAILED, Reason.SYNC_FAILED)
+    assert all(word in trouble.message for word in ("create", "pod 'a'", "ServerError: broken"))
+
+
+def test_a_namespace_that_ends_is_no_trouble() -> None:
+    """What cannot be made because its namespace goes is tried again in silence."""
+    outcome = ReconcileOutcome()
+    details = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+    outcome.failed("create", "pod 'a'", Forbidden("no", status=403, reason="Forbidden", details=details))
+    assert outcome.troubles == {}
+    assert outcome.errors
+
+
+def test_a_lost_lease_ends_everything() -> None:
+    """Nothing may be written any more, so the rest of the plan is not even tried."""
+    with pytest.raises(FencedError):
+        ReconcileOutcome().failed("create", "pod 'a'", FencedError("the lease is lost"))
+
+
+# ------------------------------------------------------------------------------------------ memory and status
+def test_another_nodeset_of_the_same_name_starts_with_nothing() -> None:
+    """The memory belongs to the UID."""
+    states = NodeSetStates()
+    assert not states.knows("key", "1")
+    first = states.of("key", "1")
+    first.pods.failed("gpu-0", 1, 0.0)
+    assert states.of("key", "1") is first
+    assert states.knows("key", "1")
+    assert not states.knows("key", "2")
+    assert states.of("key", "2").pods.failures == {}
+    states.forget("key")
+    assert not states.knows("key", "2")
+
+
+def test_troubles_come_before_what_the_plan_complains_of() -> None:
+    """The reason is that of the first trouble; the message has them all, and what else is wrong."""
+    outcome = ReconcileOutcome()
+    for number, reason in enumerate((Reason.PODS_LEFT, *[Reason.APPLY_FAILED] * 4)):
+        outcome.trouble(reason, f"trouble {number}")
+    fine = Condition(type="Degraded", status="False", reason="AsExpected", message="fine")
+    found = report.degraded(fine, outcome)
+    assert (found.status, found.reason) == ("True", "PodsLeft")
+    assert found.message == "; ".join(["trouble 0", "trouble 1", "trouble 2", messages.more_problems(2)])
+    wrong = Condition(type="Degraded", status="True", reason="PodsFailed", message="wrong")
+    assert report.degraded(wrong, outcome).message == f"{found.message}; wrong"
+    ready = Condition(type="Ready", status="True", reason="AllAvailable", message="all")
+    assert report.degraded(ready, outcome) == ready
+    assert report.degraded(fine, ReconcileOutcome()) == fine
