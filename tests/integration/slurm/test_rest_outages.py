@@ -14,17 +14,22 @@ import pytest
 from slurm_operator.slurm.decide.circuit_breaker import Breaker, BreakerTiming
 from slurm_operator.slurm.errors import ControllerDown, RestUnreachable, TokenRefused, Unavailable
 from slurm_operator.slurm.model.records import NodeUpdate
-from slurm_operator.slurm.rest.client import RestClient
-from tests.support.slurm.waiting import until
+from slurm_operator.slurm.rest.client import RestClient, RestTiming, TokenSource
+from tests.support.slurm.waiting import LONG, until
 
 if TYPE_CHECKING:
     from kubebox.pytest_plugin import SlurmBoxFactory
     from kubebox.slurm import SlurmBox
 
 
-def client_of(box: SlurmBox) -> RestClient:
-    # The breaker is tested elsewhere; here every request is to be sent.
-    return RestClient(box.url, box.token, breaker=Breaker(BreakerTiming(threshold=10**6)))
+def client_of(box: SlurmBox, token: TokenSource | None = None) -> RestClient:
+    # The breaker and deadlines are tested elsewhere; here every request is sent, and its answer awaited.
+    return RestClient(
+        box.url,
+        token or box.token,
+        timing=RestTiming(request=LONG, write=LONG),
+        breaker=Breaker(BreakerTiming(threshold=10**6)),
+    )
 
 
 async def answered(client: RestClient) -> None:
@@ -104,7 +109,7 @@ async def without_slurmrestd(box: SlurmBox) -> None:
 
 async def with_another_key(box: SlurmBox) -> None:
     token = box.token()
-    async with client_of(box) as client, RestClient(box.url, lambda: token) as former:
+    async with client_of(box) as client, client_of(box, lambda: token) as former:
         assert await former.nodes() is not None
         await asyncio.to_thread(box.rotate_jwt_key)
         assert await until(client.ping, lambda pings: any(ping.responding for ping in pings))
