@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.api.shared import find_condition
-from slurm_operator.controllers.nodeset.decide.autoscale import Power
+from slurm_operator.controllers.nodeset.decide.autoscale import Power, power_of
 from slurm_operator.controllers.nodeset.decide.slurm_state import draining
 from slurm_operator.slurm.model.records import BASE_STATES
 from slurm_operator.status_api.explaining import waiting
@@ -188,7 +188,8 @@ def _count_nodes(nodes: Iterable[Node]) -> StateCounts:
 
 def _base(node: Node) -> str:
     base = next((word for word in node.state if word in BASE_STATES), "UNKNOWN")
-    return f"{base}+DRAIN" if draining(node) else base
+    drain = "+DRAIN" if draining(node) else ""
+    return f"{base}{drain}+POWERED_DOWN" if power_of(node) is Power.DOWN else f"{base}{drain}"
 
 
 def _count_jobs(view: ClusterView) -> StateCounts:

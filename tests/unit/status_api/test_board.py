@@ -132,6 +132,14 @@ async def test_nodes_without_a_pod_have_a_row_while_slurm_scales() -> None:
     )
 
 
+async def test_a_cluster_counts_powered_down_nodes_apart() -> None:
+    """An idle node that is powered down runs no slurmd; one that powers up counts by its base state."""
+    site = elastic(record(0, "IDLE"), record(1, "IDLE", "POWERED_DOWN"), record(2, "MIXED", "POWERING_UP"))
+    await site.refresh()
+    (found,) = site.board.clusters.values()
+    assert found.nodes.by_state == {"IDLE": 1, "IDLE+POWERED_DOWN": 1, "MIXED": 1}
+
+
 async def test_a_row_without_a_pod_becomes_that_of_the_pod() -> None:
     """The pod of a node that powers up replaces the row; at rest no row is made again."""
     site = elastic(record(0, "IDLE"), record(1, "MIXED", "POWERING_UP"), most=2)
