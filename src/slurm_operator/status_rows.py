@@ -106,6 +106,18 @@ class BlockedCounts(StatusRow, frozen=True):
     oldest_since: datetime | None = None
 
 
+class AutoscalingRow(StatusRow, frozen=True):
+    """The bounds and times of a NodeSet that Slurm scales, and its nodes by power state."""
+
+    min_replicas: int = 0
+    max_replicas: int = 0
+    idle_seconds: int = 0
+    resume_timeout_seconds: int = 0
+    suspend_timeout_seconds: int = 0
+    nodes: dict[str, int] = {}
+    """By `power` of their rows; also `unknown` and `without a record`."""
+
+
 class NodeSetRow(StatusRow, frozen=True):
     """A NodeSet with its counts."""
 
@@ -125,6 +137,7 @@ class NodeSetRow(StatusRow, frozen=True):
     waits: tuple[WaitRow, ...] = ()
     revision: str = ""
     update_strategy: str = ""
+    autoscaling: AutoscalingRow | None = None
     deleting: bool = False
     created_at: datetime | None = None
     conditions: tuple[ConditionRow, ...] = ()
@@ -150,12 +163,14 @@ class BlockedRow(StatusRow, frozen=True):
 
 
 class WorkerRow(StatusRow, frozen=True):
-    """A worker: pod, Kubernetes node, Slurm node and jobs."""
+    """A worker: pod, Kubernetes node, Slurm node and jobs; or a node that Slurm may power up."""
 
     namespace: str = ""
     nodeset: str = ""
     cluster: str = ""
     pod: str = ""
+    without_pod: bool = False
+    """There is no pod now: Slurm scales the NodeSet. `pod` is the name that it would have."""
     phase: str = ""
     ready: bool = False
     deleting: bool = False
@@ -169,6 +184,12 @@ class WorkerRow(StatusRow, frozen=True):
     unknown_message: str = ""
     state: tuple[str, ...] = ()
     summary: str = "unknown"
+    power: str = ""
+    """`powered down`, `powering up`, `powering down` or `up`; empty if unknown, or without autoscaling."""
+    resume_failures: int = 0
+    """How often in a row the node did not come up in time, while Slurm has it down."""
+    resume_at: datetime | None = None
+    """When the operator makes a node usable again that did not come up in time."""
     state_reason: str = ""
     state_reason_by: str = ""
     state_reason_at: datetime | None = None

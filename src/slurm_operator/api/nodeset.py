@@ -35,6 +35,7 @@ from slurm_operator.api.shared import (
     LocalObjectReference,
     PodTemplate,
     SecretKeySelector,
+    find_condition,
     selector,
 )
 from slurm_operator.api.updates import UpdateStrategy
@@ -342,6 +343,12 @@ class NodeSet(Kind, frozen=True):
         if autoscaling is None or not self.autoscaled:
             return self.wanted_replicas
         return min(max(0, autoscaling.max_replicas), MAX_WORKERS)
+
+    @property
+    def has_power_records(self) -> bool:
+        """Return whether Slurm has, or gets, a record for each of `maxReplicas` workers."""
+        said = find_condition(self.status.conditions, wellknown.CONDITION_AUTOSCALING)
+        return self.autoscaled and not self.deleting and (said is None or said.status != "False")
 
     # --------------------------------------------------------------------------------------- names of pods
     @property

@@ -350,7 +350,14 @@ async def find_worker(session: CommandSession, name: str) -> WorkerRow:
     if not reply.items:
         reply = await session.view(lambda source: source.workers(session.namespace, pod=name))
     if reply.items:
-        return _only(session, f"worker {name!r}", reply.items)
+        found = _only(session, f"worker {name!r}", reply.items)
+        if found.without_pod:
+            change = f"scontrol update nodename={found.slurm_node} state=drain reason=TEXT, or state=resume"
+            raise CommandError(
+                f"Slurm node {found.slurm_node} has no pod now ({found.power or 'its state is unknown'}): "
+                f"drain and undrain it in Slurm, with {change}"
+            )
+        return found
     raise CommandError(
         f"no worker with the Slurm node or pod {name!r} in {session.place}", ExitCode.NOT_FOUND
     )

@@ -6,18 +6,28 @@ import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.plugin.explain_power import (
+    POWERING_DOWN,
+    POWERING_UP,
+    UP,
+    came_late,
+    pending_step,
+    set_bound,
+    when_late,
+)
 from slurm_operator.plugin.explanations import CAUSES, Explanation
 from slurm_operator.plugin.pending_reasons import Topic, pending_reason
-from slurm_operator.plugin.text_tables import age, counted, moment
+from slurm_operator.plugin.text_tables import age, counted, listed, moment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
-    from slurm_operator.status_rows import ClusterRow, JobRow, NodeSetRow, WorkerRow
+    from slurm_operator.status_rows import AutoscalingRow, ClusterRow, JobRow, NodeSetRow, WorkerRow
 
 _SHOWN: Final = 3
 # Topics for which the state of workers matters.
+_REQUEUED: Final = "BeginTime"
 _ABOUT_WORKERS: Final = (Topic.NODES, Topic.PRIORITY, Topic.WINDOW)
 # A request for features that is only words and `&`: others (alternatives, counts) are not checked here.
 _ALL_OF: Final = re.compile(r"[\w.:+/-]+(&[\w.:+/-]+)*")
@@ -32,17 +42,55 @@ def explain_job(
 ) -> Explanation:
     """Explain a job; NodeSets and workers are those of its Slurm cluster."""
     pending = "PENDING" in job.state
+    if "CONFIGURING" in job.state:
+        return _explain_start(job, cluster, nodesets, workers, now)
     reason = pending_reason(job.state_reason) if pending else None
     topic = Topic.NODES if reason is None else reason.topic
     facts = _facts(job, cluster, nodesets, workers) if pending and topic in _ABOUT_WORKERS else ()
+    if pending and job.state_reason == _REQUEUED:
+        facts = tuple(_late(_in_partition(job, workers)))
     return Explanation(
         subject=_subject(job),
         state=_state(job, now),
         why=_why(job, pending=pending),
         waits_for=facts,
-        since=_since(job, now) if pending else "",
+        since=_moment(job.submit_time, now) if pending else "",
         next=_next(job, now, pending=pending),
         commands=_commands(job, cluster, nodesets, workers, pending=pending, topic=topic),
+    )
+
+
+def _explain_start(
+    job: JobRow,
+    cluster: ClusterRow | None,
+    nodesets: Sequence[NodeSetRow],
+    workers: Sequence[WorkerRow],
+    now: datetime | None,
+) -> Explanation:
+    """Explain a job that has its nodes and has not started on them."""
+    own = [one for one in workers if job.id in one.jobs]
+    rising = [one for one in own if one.power == POWERING_UP]
+    scaling = next((one.autoscaling for one in nodesets if one.name in {row.nodeset for row in rising}), None)
+    waits = [f"{one.slurm_node}: {pending_step(one)}" for one in rising[:_SHOWN]]
+    waits += [f"{one.slurm_node}: {one.problem}" for one in rising[:_SHOWN] if one.problem]
+    if len(rising) > _SHOWN:
+        waits.append(f"{counted(len(rising) - _SHOWN, 'more node is', 'more nodes are')} powering up.")
+    up = "POWER_UP_NODE" in job.state and bool(own) and not rising and all(one.power == UP for one in own)
+    if up:
+        waits.append(
+            "Its nodes are up. slurmctld checks every 30 seconds whether they are, and starts it then."
+        )
+    started = bool(rising) or "POWER_UP_NODE" in job.state
+    why = "Slurm has given it nodes, and it starts when all of them are ready (CONFIGURING)"
+    commands = [f"kubectl slurm explain node {one.slurm_node} -n {one.namespace}" for one in rising[:2]]
+    return Explanation(
+        subject=_subject(job),
+        state=_state(job, now),
+        why=(f"{why}: workers are being started for it." if started else f"{why}.",),
+        waits_for=tuple(waits),
+        since=_moment(job.start_time, now),
+        next=(when_late(scaling),) if rising else (),
+        commands=(*commands, *_commands(job, cluster, nodesets, workers, pending=False, topic=Topic.NODES)),
     )
 
 
@@ -78,11 +126,11 @@ def _why(job: JobRow, *, pending: bool) -> tuple[str, ...]:
     return (f"{job.state_reason or 'None'}: {reason.meaning}",)
 
 
-def _since(job: JobRow, now: datetime | None) -> str:
-    if job.submit_time is None:
+def _moment(at: datetime | None, now: datetime | None) -> str:
+    if at is None:
         return ""
-    old = age(job.submit_time, now)
-    return f"{moment(job.submit_time)}{f' ({old} ago)' if old else ''}"
+    old = age(at, now)
+    return f"{moment(at)}{f' ({old} ago)' if old else ''}"
 
 
 def _next(job: JobRow, now: datetime | None, *, pending: bool) -> tuple[str, ...]:
@@ -117,6 +165,8 @@ def _facts(
         found.append(f"No worker of the operator is in partition {job.partition}.")
     found += _missing_features(job, candidates)
     found += _pending_workers(candidates)
+    found += _powered(candidates)
+    found += _late(candidates)
     found += _drains(candidates)
     found += _reservations(candidates)
     found += _sizes(nodesets, candidates)
@@ -143,6 +193,33 @@ def _pending_workers(workers: Sequence[WorkerRow]) -> list[str]:
     if starting:
         lines.append(f"{counted(starting, 'worker is', 'workers are')} starting.")
     return lines
+
+
+def _powered(workers: Sequence[WorkerRow]) -> list[str]:
+    down = [one.slurm_node for one in workers if one.summary == "powered-down"]
+    leaving = [one.slurm_node for one in workers if one.power == POWERING_DOWN]
+    found = []
+    if down:
+        them = "it" if len(down) == 1 else "them"
+        found.append(
+            f"{counted(len(down), 'node is', 'nodes are')} powered down ({_names(down)}): "
+            f"Slurm powers {them} up when a job can start on {them}."
+        )
+    if leaving:
+        found.append(
+            f"{counted(len(leaving), 'node is', 'nodes are')} being powered down ({_names(leaving)}) and can "
+            "be used again afterwards."
+        )
+    return found
+
+
+def _late(workers: Sequence[WorkerRow]) -> list[str]:
+    names = [one.slurm_node for one in workers if came_late(one)]
+    if not names:
+        return []
+    whose = "its" if len(names) == 1 else "their"
+    told = f"{counted(len(names), 'node')} did not come up in time ({_names(names)})"
+    return [f"{told}, and Slurm requeued {whose} jobs."]
 
 
 def _drains(workers: Sequence[WorkerRow]) -> list[str]:
@@ -180,6 +257,9 @@ def _sizes(nodesets: Sequence[NodeSetRow], workers: Sequence[WorkerRow]) -> list
         if own and one.name not in own:
             continue
         idle = one.states.get("idle", 0)
+        if one.autoscaling is not None:
+            found.append(f"Slurm scales NodeSet {one.name}: {_power(one.autoscaling)}.")
+            continue
         if one.ready < one.desired:
             found.append(f"NodeSet {one.name}: {one.ready} of {counted(one.desired, 'worker')} ready.")
         elif not idle and one.mode != "DaemonSet":
@@ -192,10 +272,23 @@ def _sizes(nodesets: Sequence[NodeSetRow], workers: Sequence[WorkerRow]) -> list
     return found
 
 
+def _power(scaling: AutoscalingRow) -> str:
+    return f"{listed(scaling.nodes) or 'states unknown'}; at most {scaling.max_replicas} (maxReplicas)"
+
+
 def _would_help(nodeset: NodeSetRow) -> bool:
     """Return whether one more worker could take a job: all that are wanted serve, and none is idle."""
     full = nodeset.ready >= nodeset.desired and not nodeset.states.get("idle")
+    if nodeset.autoscaling is not None:
+        return full and nodeset.autoscaling.nodes == {UP: nodeset.autoscaling.max_replicas}
     return full and nodeset.mode != "DaemonSet"
+
+
+def _add_worker(nodeset: NodeSetRow) -> str:
+    if nodeset.autoscaling is not None:
+        more = nodeset.autoscaling.max_replicas + 1
+        return set_bound(nodeset.namespace, nodeset.name, "maxReplicas", more)
+    return f"kubectl -n {nodeset.namespace} scale nodeset {nodeset.name} --replicas={nodeset.replicas + 1}"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -222,8 +315,7 @@ def _commands(
         found.append(f"kubectl slurm nodes{where}")
         own = [one for one in nodesets if one.name in {worker.nodeset for worker in candidates}]
         if topic is not Topic.WINDOW and own and _would_help(own[0]):
-            more = own[0].replicas + 1
-            found.append(f"kubectl -n {own[0].namespace} scale nodeset {own[0].name} --replicas={more}")
+            found.append(_add_worker(own[0]))
     if topic is Topic.WINDOW and pending:
         found.append("scontrol show reservation")
     found.append(f"scontrol show job {job.id}")

@@ -9,6 +9,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.plugin.explain_power import (
+    POWERING_UP,
+    autoscaling_lines,
+    came_late,
+    explain_power,
+    late_lines,
+)
 from slurm_operator.plugin.text_tables import age, counted, listed, moment
 from slurm_operator.status_rows import StatusRow, find
 
@@ -16,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
+    from slurm_operator.plugin.explain_power import PowerExplanation
     from slurm_operator.status_rows import (
         BlockedRow,
         ClusterRow,
@@ -53,6 +61,8 @@ CAUSES: Final = {
     "RemovalRequested": "an eviction or deletion of the pod was refused and recorded as a request",
     "NodeTainted": "its Kubernetes node has a taint that the pod does not tolerate",
     "NodeCordoned": "its Kubernetes node is cordoned",
+    "AutoscalingChanged": "autoscaling of its NodeSet was switched on or off, and its record is replaced",
+    "PoweredDown": "Slurm has powered down its node",
     "PodCordoned": "the pod is cordoned by its annotation pod-cordon",
 }
 
@@ -63,6 +73,7 @@ _CONNECTION: Final = frozenset(
         *("SlurmRefused", "ReplyUnreadable", "ReplyTooLarge", "ClusterNameMismatch", "ListSuspicious"),
     }
 )
+_SLURMD: Final = frozenset({"NeverRegistered", "NodeAbsent", "LostWhileBusy"})
 _SHOWN: Final = 5
 
 
@@ -76,22 +87,40 @@ def explain_pod(
     now: datetime | None,
     limited: str = "",
 ) -> Explanation:
-    """Explain a worker."""
+    """Explain a worker, or a node that has no pod because Slurm scales its NodeSet."""
+    # What the plan does to a worker counts more than what Slurm does.
+    planned = bool(worker.removal) or worker.blocked is not None
+    power = None if planned else explain_power(worker, nodeset, now)
+    rising = power is not None and worker.power == POWERING_UP
+    waits = _waits(worker, nodeset, cluster)
+    if power is None:
+        since, commands = worker.blocked.since if worker.blocked else None, _commands(worker)
+    else:
+        since, commands = power.since, (*power.commands, *_commands(worker))
+        waits = (*power.waits_for, *waits)
     return Explanation(
-        subject=f"Pod {worker.namespace}/{worker.pod}, worker of NodeSet {worker.nodeset or '(unknown)'}",
+        subject=_subject(worker),
         state=(pod_line(worker, now), slurm_line(worker, now), *_jobs_line(worker, now)),
-        why=_why(worker),
-        waits_for=_waits(worker, nodeset, cluster),
-        since=_since(worker.blocked.since if worker.blocked else None, now),
+        why=_why(worker, power),
+        waits_for=waits,
+        since=_since(since, now) + (", when the pod was created" if since and rising else ""),
         caused_by=_caused_by(worker),
-        next=_next(worker),
-        commands=_commands(worker),
+        next=_next(worker) or (() if power is None else power.next),
+        commands=tuple(dict.fromkeys(commands)),
         limited=limited,
     )
 
 
+def _subject(worker: WorkerRow) -> str:
+    if worker.without_pod:
+        return f"Slurm node {worker.slurm_node} of NodeSet {worker.namespace}/{worker.nodeset}, without a pod"
+    return f"Pod {worker.namespace}/{worker.pod}, worker of NodeSet {worker.nodeset or '(unknown)'}"
+
+
 def pod_line(worker: WorkerRow, now: datetime | None) -> str:
     """Return the state of a worker in Kubernetes."""
+    if worker.without_pod:
+        return f"Pod {worker.pod} does not exist"
     words = [worker.phase or "Unknown"]
     if worker.deleting:
         words.append("terminating")
@@ -140,8 +169,8 @@ def _jobs_line(worker: WorkerRow, now: datetime | None) -> tuple[str, ...]:
     return (f"{counted(worker.job_count, 'job')} on it: {numbers}{more}{end}",)
 
 
-def _why(worker: WorkerRow) -> tuple[str, ...]:
-    """Return the first of these that is true."""
+def _why(worker: WorkerRow, power: PowerExplanation | None) -> tuple[str, ...]:
+    """Return the first of these that is true; the power state explains what the last ones would."""
     undrains = worker.blocked is not None and worker.blocked.action == "undrain"
     found = (
         (bool(worker.removal), f"It is to be removed ({worker.removal}): {_cause(worker.removal)}."),
@@ -152,12 +181,17 @@ def _why(worker: WorkerRow) -> tuple[str, ...]:
         ),
         (worker.cordoned, f"It takes no new jobs (PodCordoned): {_cause('PodCordoned')}, set by a user."),
         (worker.drained_by == "other", "Its Slurm node was drained by a user or by Slurm."),
+    )
+    first = next(((text,) for true, text in found if true), ())
+    if power is not None:
+        return (*first, power.why)
+    states = (
         (bool(worker.problem), "Its pod does not run."),
         (worker.summary == "down", "Slurm has its node down."),
         (worker.known == "absent", "Slurm does not list its node."),
         (worker.summary in ("idle", "busy"), "It is in service; nothing is to be done to it."),
     )
-    return next(((text,) for true, text in found if true), ())
+    return first or next(((text,) for true, text in states if true), ())
 
 
 def _cause(cause: str) -> str:
@@ -224,7 +258,7 @@ def _commands(worker: WorkerRow) -> tuple[str, ...]:
         found.append(f"kubectl slurm jobs --node {worker.slurm_node} -n {worker.namespace}")
     if blocked in _CONNECTION or worker.known == "unknown":
         found.append(f"kubectl slurm status {worker.cluster} -n {worker.namespace}".replace("  ", " "))
-    if blocked in ("NeverRegistered", "NodeAbsent", "LostWhileBusy") or worker.summary == "down":
+    if not worker.without_pod and (blocked in _SLURMD or worker.summary == "down"):
         found.append(f"{where} logs {worker.pod} -c slurmd")
     if worker.drained_by == "other" or blocked in ("ForeignDrain", "NodeFailing"):
         found.append(f"scontrol update nodename={worker.slurm_node} state=resume")
@@ -251,6 +285,7 @@ def explain_nodeset(
     where = f"kubectl -n {nodeset.namespace}"
     blocked = [one for one in workers if one.blocked is not None]
     troubled = [one for one in workers if one.problem]
+    late = [one for one in workers if came_late(one)]
     commands = [
         f"kubectl slurm explain pod {one.pod} -n {one.namespace}" for one in (*blocked, *troubled)[:2]
     ]
@@ -258,13 +293,14 @@ def explain_nodeset(
         commands.append(f"{where} describe pod {troubled[0].pod}")
     if cluster is not None and not cluster.connected:
         commands.append(f"kubectl slurm status {cluster.name} -n {cluster.namespace}")
+    commands += [f"kubectl slurm explain node {one.slurm_node} -n {one.namespace}" for one in late[:1]]
     if nodeset.waits or _degraded(nodeset):
         commands.append(f"{where} describe nodeset {nodeset.name}")
     return Explanation(
         subject=f"NodeSet {nodeset.namespace}/{nodeset.name} of Slurm cluster {nodeset.cluster}",
         state=_nodeset_state(nodeset),
         why=_nodeset_why(nodeset),
-        waits_for=_nodeset_waits(nodeset, blocked, troubled, cluster),
+        waits_for=(*_nodeset_waits(nodeset, blocked, troubled, cluster), *late_lines(late, _SHOWN)),
         since=_since(nodeset.blocked.oldest_since, now),
         caused_by=_removals(workers),
         next=tuple(dict.fromkeys(one.next for one in nodeset.waits if one.next)),
@@ -282,6 +318,7 @@ def _nodeset_state(nodeset: NodeSetRow) -> tuple[str, ...]:
     ]
     if nodeset.states:
         lines.append(f"Slurm: {listed(nodeset.states)}")
+    lines += autoscaling_lines(nodeset)
     if nodeset.deleting:
         lines.append("being deleted")
     return tuple(lines)
@@ -301,6 +338,10 @@ def _nodeset_why(nodeset: NodeSetRow) -> tuple[str, ...]:
         wanted = "False" if kind == "Ready" else "True"
         if one is not None and (one.status == wanted or (kind == "Ready" and not found)):
             found.append(f"{kind} is {one.status} ({one.reason}): {one.message}")
+    one, scaling = find(nodeset.conditions, "Autoscaling"), nodeset.autoscaling
+    if one is not None and scaling is not None and not scaling.nodes:
+        # It has no effect, or the operator cannot be asked: then this is the last that it wrote.
+        found.append(f"{one.type} is {one.status} ({one.reason}): {one.message}")
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ import msgspec
 from slurm_operator.api import removal, wellknown
 from slurm_operator.api.nodeset import slurm_node_name
 from slurm_operator.status_rows import (
+    AutoscalingRow,
     AvailabilityRow,
     BlockedCounts,
     BlockedRow,
@@ -145,9 +146,45 @@ def _nodeset(nodeset: NodeSet, workers: list[WorkerRow]) -> NodeSetRow:
         ),
         revision=status.node_set_hash,
         update_strategy=nodeset.spec.update_strategy.type,
+        autoscaling=_autoscaling(nodeset),
         deleting=nodeset.deleting,
         created_at=nodeset.metadata.creation_timestamp,
         conditions=_conditions(status.conditions),
+    )
+
+
+def _autoscaling(nodeset: NodeSet) -> AutoscalingRow | None:
+    """Return the bounds; how many nodes are in which power state is known only to the manager."""
+    spec = nodeset.spec.autoscaling
+    if spec is None or not nodeset.autoscaled:
+        return None
+    return AutoscalingRow(
+        min_replicas=spec.min_replicas,
+        max_replicas=nodeset.most_replicas,
+        idle_seconds=spec.idle_seconds,
+        resume_timeout_seconds=spec.resume_timeout_seconds,
+        suspend_timeout_seconds=spec.suspend_timeout_seconds,
+    )
+
+
+def rows_without_pod(found: Inventory) -> tuple[WorkerRow, ...]:
+    """Return the workers without a pod that Slurm may power up; their power state is unknown."""
+    pods = {(pod.metadata.namespace, pod.metadata.name) for pod in found.pods}
+    return tuple(
+        WorkerRow(
+            namespace=one.metadata.namespace,
+            nodeset=one.metadata.name,
+            cluster=one.spec.controller_ref.name,
+            pod=one.pod_name(ordinal),
+            without_pod=True,
+            slurm_node=one.pod_hostname(ordinal),
+            known="unknown",
+            unknown_message="only the operator knows the power state of a node without a pod",
+        )
+        for one in found.nodesets
+        if one.has_power_records
+        for ordinal in range(one.most_replicas)
+        if (one.metadata.namespace, one.pod_name(ordinal)) not in pods
     )
 
 

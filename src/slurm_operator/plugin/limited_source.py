@@ -50,6 +50,8 @@ class LimitedSource:
         """Return workers."""
         found = await self._inventory(namespace)
         rows = limited.worker_rows(found)
+        if {"pod", "slurm_node"} & filters.keys():
+            rows += limited.rows_without_pod(found)
         if filters.pop("blocked", ""):
             rows = tuple(one for one in rows if one.blocked is not None)
         for key, wanted in filters.items():

@@ -48,6 +48,7 @@ _COLOURS: Final = {
     "busy": "cyan",
     "draining": "yellow",
     "drained": "yellow",
+    "powered-down": "dim",
     "starting": "yellow",
     "terminating": "yellow",
     "down": "red",
@@ -252,15 +253,20 @@ def render_nodes(
     rows: list[list[str | Cell]] = []
     for one in reply.items:
         row: list[str | Cell] = [one.namespace] if spaces else []
-        row += [one.slurm_node, Cell(_state(one), _COLOURS.get(one.summary, "")), _jobs(one), one.pod]
+        row += [one.slurm_node, Cell(_state(one), _COLOURS.get(one.summary, "")), _jobs(one)]
+        row.append("" if one.without_pod else one.pod)
         row += [one.kubernetes_node, Cell(_obstacle(one), "yellow"), age(one.created_at, reply.at)]
         if wide:
             end = age(reply.at, one.jobs_end) if one.jobs_end_known and one.jobs_end else ""
-            row += [one.nodeset, ",".join(one.partitions), end, "yes" if one.protected else "no"]
+            row += [one.nodeset, ",".join(one.partitions), end, _protected(one)]
             row.append(one.problem or one.state_reason)
         rows.append(row)
     lines = _limited(reply.limited, palette)
     return _text([*lines, *table(head, rows, palette)] if rows else [*lines, "No workers found."])
+
+
+def _protected(one: WorkerRow) -> str:
+    return "" if one.without_pod else "yes" if one.protected else "no"
 
 
 def _state(one: WorkerRow) -> str:

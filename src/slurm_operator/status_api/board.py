@@ -14,19 +14,20 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
+from slurm_operator.controllers.nodeset.decide.autoscale import Power, power_of
 from slurm_operator.controllers.nodeset.decide.observation import read_worker
 from slurm_operator.kube.models.meta import Key
 from slurm_operator.kube.process.loop_turns import SLICE
 from slurm_operator.slurm.model.view import AnswerReason
 from slurm_operator.slurm.rest.connections import ConnectionKey
 from slurm_operator.status_api.cluster_rows import Reached, cluster_row, nodeset_row
-from slurm_operator.status_api.worker_rows import WorkerFacts, facts_of, worker_row
+from slurm_operator.status_api.worker_rows import WorkerFacts, facts_of, row_without_pod, worker_row
 from slurm_operator.status_rows import AgeRow, ClusterRow, NodeSetRow, WorkerRow
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.models.store import Store
     from slurm_operator.slurm.model.view import ClusterView
     from slurm_operator.slurm.rest.connections import Connections
-    from slurm_operator.status_api.decision_log import DecisionLog
+    from slurm_operator.status_api.decision_log import DecisionLog, LastPlan
 
 R = TypeVar("R", ClusterRow, NodeSetRow, WorkerRow)
 
@@ -119,6 +120,7 @@ class Board:
         self._removed: deque[Removed] = deque()
         self._forgotten = 0
         self._made: dict[Key, _Made] = {}
+        self._without_pod: dict[Key, WorkerFacts] = {}
         self._refreshing = asyncio.Lock()
         self._refreshed = float("-inf")
         self._took = 0.0
@@ -193,15 +195,13 @@ class Board:
         view = None if connection is None else connection.view
         plan = caches.log.plan(nodeset.key)
         current = plan.same or frozenset({nodeset.status.node_set_hash})
-        for pod in caches.owned_pods(nodeset):
+        pods = caches.owned_pods(nodeset)
+        for pod in pods:
             known = self._made.get(pod.key)
             same_pod = known is not None and known.pod is pod and known.nodeset == nodeset.key
             worker = known.worker if known is not None and same_pod else read_worker(nodeset, pod)
-            facts = _facts(worker, view, now)
-            facts = WorkerFacts(
-                node=facts.node,
-                unknown=facts.unknown,
-                jobs=facts.jobs,
+            facts = replace(
+                _facts(worker.slurm_name, view, now, plan),
                 blocked=plan.blocked.get(worker.name),
                 cause=plan.going.get(worker.uid),
                 current=worker.revision in current,
@@ -212,6 +212,29 @@ class Board:
                 continue
             self._made[pod.key] = _Made(pod, nodeset.key, worker, facts)
             yield pod.key, worker_row(namespace, nodeset.metadata.name, cluster, worker, facts)
+        if nodeset.has_power_records:
+            present = {pod.metadata.name for pod in pods}
+            yield from self._nodes_without_pod(nodeset, present, lambda name: _facts(name, view, now, plan))
+
+    def _nodes_without_pod(
+        self, nodeset: NodeSet, present: set[str], facts_about: Callable[[str], WorkerFacts]
+    ) -> Iterator[tuple[Key, WorkerRow]]:
+        """Yield rows of the nodes that Slurm may power up, and of those of which nothing is known."""
+        for ordinal in range(nodeset.most_replicas):
+            pod = nodeset.pod_name(ordinal)
+            if pod in present:
+                continue
+            name = nodeset.pod_hostname(ordinal)
+            facts = facts_about(name)
+            if not _powered(nodeset, facts):
+                continue
+            key = Key(nodeset.metadata.namespace, pod)
+            known, shown = self._without_pod.get(key), self.workers.rows.get(key)
+            if known is not None and shown is not None and shown[1].without_pod and known.same(facts):
+                yield key, shown[1]
+                continue
+            self._without_pod[key] = facts
+            yield key, row_without_pod(nodeset, pod, name, facts)
 
     def _cluster(self, controller: Controller, nodesets: Iterable[str]) -> ClusterRow:
         now, wall = asyncio.get_running_loop().time(), datetime.now(UTC)
@@ -236,9 +259,10 @@ class Board:
                 del table.rows[key]
                 self._removed.append(Removed(version, table.name, key))
                 gone = True
-        self._made = (
-            {key: made for key, made in self._made.items() if key in seen["workers"]} if gone else self._made
-        )
+        if gone:
+            left = seen["workers"]
+            self._made = {key: made for key, made in self._made.items() if key in left}
+            self._without_pod = {key: facts for key, facts in self._without_pod.items() if key in left}
         while len(self._removed) > _MOST_REMOVED:
             self._forgotten = self._removed.popleft().version
         return gone
@@ -256,6 +280,7 @@ class Board:
             table.rows.clear()
         self._removed.clear()
         self._made.clear()
+        self._without_pod.clear()
         self._dropping = None
         self._refreshed = float("-inf")
 
@@ -280,12 +305,19 @@ class _Work:
         self.seconds += time.perf_counter() - self._began
 
 
-def _facts(worker: Worker, view: ClusterView | None, now: float) -> WorkerFacts:
+def _facts(name: str, view: ClusterView | None, now: float, plan: LastPlan) -> WorkerFacts:
+    """Return what Slurm says of a node."""
     if view is None:
         return WorkerFacts(unknown=AnswerReason.NO_VIEW)
-    name = worker.slurm_name
     node, unknown = facts_of(view.node(name, now))
-    return WorkerFacts(node=node, unknown=unknown, jobs=view.jobs.by_node.get(name))
+    return WorkerFacts(node=node, unknown=unknown, jobs=view.jobs.by_node.get(name), late=plan.late.get(name))
+
+
+def _powered(nodeset: NodeSet, facts: WorkerFacts) -> bool:
+    """Return whether a node without a pod is, or may be, a record of power saving of a NodeSet."""
+    if facts.node is None:
+        return facts.unknown is not None
+    return power_of(facts.node) is not Power.PLAIN and nodeset.slurm_name in facts.node.features
 
 
 def _alike(before: object, after: object) -> bool:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.nodeset import ScalingMode
 from slurm_operator.api.shared import find_condition
+from slurm_operator.controllers.nodeset.decide.autoscale import Power, power_of
 from slurm_operator.controllers.nodeset.decide.slurm_state import draining
 from slurm_operator.slurm.model.records import BASE_STATES
 from slurm_operator.status_api.explaining import waiting
 from slurm_operator.status_api.moments import moment
 from slurm_operator.status_rows import (
     AgeRow,
+    AutoscalingRow,
     AvailabilityRow,
     BlockedCounts,
     ClusterRow,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 # Of what is waited for by a whole NodeSet; thousands of workers may wait for the same.
 _MOST_WAITS: Final = 10
+_WITHOUT_POWER: Final = {"unknown": Power.UNKNOWN.value, "absent": Power.ABSENT.value}
 _NO_CONNECTION: Final = "NoConnection"
 _LISTS: Final = ("nodes", "jobs", "reservations", "slurmctld")
 
@@ -97,6 +100,7 @@ def cluster_row(
 def nodeset_row(nodeset: NodeSet, workers: Sequence[WorkerRow], waits: Sequence[Defer]) -> NodeSetRow:
     """Return the row of a NodeSet, with counts of its workers' rows."""
     status, meta = nodeset.status, nodeset.metadata
+    pods = [row for row in workers if not row.without_pod]
     stuck = [row.blocked for row in workers if row.blocked is not None]
     daemon = nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET
     return NodeSetRow(
@@ -106,11 +110,11 @@ def nodeset_row(nodeset: NodeSet, workers: Sequence[WorkerRow], waits: Sequence[
         mode=nodeset.spec.scaling_mode,
         replicas=status.desired if daemon else nodeset.spec.replicas,
         desired=status.desired,
-        pods=len(workers),
-        updated=sum(row.current and not row.deleting for row in workers),
-        ready=sum(row.ready for row in workers),
+        pods=len(pods),
+        updated=sum(row.current and not row.deleting for row in pods),
+        ready=sum(row.ready for row in pods),
         available=status.available_replicas,
-        protected=sum(row.protected for row in workers),
+        protected=sum(row.protected for row in pods),
         states=dict(sorted(Counter(row.summary for row in workers).items())),
         blocked=BlockedCounts(
             total=len(stuck),
@@ -120,9 +124,28 @@ def nodeset_row(nodeset: NodeSet, workers: Sequence[WorkerRow], waits: Sequence[
         waits=tuple(waiting(wait) for wait in dict.fromkeys(waits[:_MOST_WAITS])),
         revision=status.node_set_hash,
         update_strategy=nodeset.spec.update_strategy.type,
+        autoscaling=_autoscaling(nodeset, workers),
         deleting=nodeset.deleting,
         created_at=moment(meta.creation_timestamp),
         conditions=condition_rows(status.conditions),
+    )
+
+
+def _autoscaling(nodeset: NodeSet, workers: Sequence[WorkerRow]) -> AutoscalingRow | None:
+    spec = nodeset.spec.autoscaling
+    if spec is None or not nodeset.autoscaled:
+        return None
+    counts: Counter[str] = Counter()
+    if nodeset.has_power_records:
+        counts.update(row.power or _WITHOUT_POWER.get(row.known, Power.PLAIN.value) for row in workers)
+        counts[Power.ABSENT.value] += max(0, nodeset.most_replicas - counts.total())
+    return AutoscalingRow(
+        min_replicas=spec.min_replicas,
+        max_replicas=nodeset.most_replicas,
+        idle_seconds=spec.idle_seconds,
+        resume_timeout_seconds=spec.resume_timeout_seconds,
+        suspend_timeout_seconds=spec.suspend_timeout_seconds,
+        nodes={name: number for name, number in sorted(counts.items()) if number},
     )
 
 
@@ -165,7 +188,8 @@ def _count_nodes(nodes: Iterable[Node]) -> StateCounts:
 
 def _base(node: Node) -> str:
     base = next((word for word in node.state if word in BASE_STATES), "UNKNOWN")
-    return f"{base}+DRAIN" if draining(node) else base
+    drain = "+DRAIN" if draining(node) else ""
+    return f"{base}{drain}+POWERED_DOWN" if power_of(node) is Power.DOWN else f"{base}{drain}"
 
 
 def _count_jobs(view: ClusterView) -> StateCounts:

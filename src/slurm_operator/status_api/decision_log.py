@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict, deque
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide import actions as do
 from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.scale import pause_seconds
 from slurm_operator.status_api.moments import moment
 from slurm_operator.status_rows import DecisionRow, ObjectRef
 
@@ -66,6 +67,13 @@ class _LogEntry:
     count: int = 1
 
 
+class LateNode(NamedTuple):
+    """A node did not come up in time: so often in a row, and when the operator makes it usable again."""
+
+    times: int
+    resumed_at: datetime | None
+
+
 @dataclass(frozen=True, slots=True)
 class LastPlan:
     """What is shown of the last plan of a NodeSet."""
@@ -77,6 +85,8 @@ class LastPlan:
     """Why pods are being removed, by their UID."""
     same: frozenset[str] = frozenset()
     """The hashes of revisions that are current."""
+    late: Mapping[str, LateNode] = field(default_factory=dict)
+    """Nodes that did not come up in time, by their names in Slurm."""
 
 
 NO_PLAN: Final = LastPlan()
@@ -154,7 +164,7 @@ class DecisionLog:
             if known is None or known[0] != one:
                 remark = Remark("blocked", _blocked(one), f"{one.wait.reason}: {one.wait.message}")
                 self._note(Subject("Pod", key.namespace, one.pod), key.name, remark, now)
-        self._plans[key] = LastPlan(blocked, plan.waits, dict(plan.going), seen.revision.same)
+        self._plans[key] = LastPlan(blocked, plan.waits, dict(plan.going), seen.revision.same, _late(seen))
         for subject, remark in _remarks(seen, plan):
             self._note(subject, key.name, remark, now)
 
@@ -192,6 +202,14 @@ class DecisionLog:
             others.remove(number)
             if not others:
                 del self._of_subject[oldest.subject]
+
+
+def _late(seen: Observation) -> dict[str, LateNode]:
+    found = {}
+    for name, failed in seen.resumes.items():
+        left = failed.at + pause_seconds(failed.times) - seen.now
+        found[name] = LateNode(failed.times, moment(seen.wall + timedelta(seconds=left)))
+    return found
 
 
 def _row(entry: _LogEntry) -> DecisionRow:

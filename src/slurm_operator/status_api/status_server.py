@@ -278,7 +278,7 @@ class StatusServer(HttpServer):
     def _pods_of_jobs(self, row: ClusterRow) -> dict[int, list[str]]:
         found: dict[int, list[str]] = {}
         for one in self._workers_of(row):
-            for job in one.jobs:
+            for job in () if one.without_pod else one.jobs:
                 pods = found.setdefault(job, [])
                 if len(pods) < _MOST_PODS_OF_A_JOB:
                     pods.append(one.pod)

@@ -171,7 +171,11 @@ def cluster_objects(state: State) -> dict[str, Any]:
         )
         for one in state.nodesets
     ]
-    pods = [worker_pod(one) for one in state.workers]
+    for made, scaled in zip(nodesets, state.nodesets, strict=True):
+        if (scaling := scaled.autoscaling) is not None:
+            bounds = {"minReplicas": scaling.min_replicas, "maxReplicas": scaling.max_replicas}
+            made["spec"]["autoscaling"] = bounds
+    pods = [worker_pod(one) for one in state.workers if not one.without_pod]
     found: dict[str, Any] = {}
     for place in ("", f"/namespaces/{SLURM}"):
         found[f"{CORE}{place}/pods"] = pods

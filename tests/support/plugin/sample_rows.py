@@ -8,6 +8,7 @@ from typing import Any
 from slurm_operator import __version__
 from slurm_operator.status_rows import (
     AgeRow,
+    AutoscalingRow,
     ClusterJobs,
     ClusterRow,
     ConditionRow,
@@ -68,6 +69,62 @@ def busy(number: int, *jobs: int, **given: Any) -> WorkerRow:
     work = {"state": ("MIXED",), "summary": "busy", "jobs": jobs, "job_count": len(jobs)}
     end = {"jobs_end": NOW + timedelta(minutes=50), "jobs_end_known": True}
     return worker(number, **{**work, **end, **given})
+
+
+def powered_down(number: int, **given: Any) -> WorkerRow:
+    """Return a node that Slurm has powered down: it has no pod."""
+    usual: dict[str, Any] = {
+        "without_pod": True,
+        "phase": "",
+        "ready": False,
+        "created_at": None,
+        "kubernetes_node": "",
+        "state": ("IDLE", "CLOUD", "POWERED_DOWN", "DYNAMIC_NORM"),
+        "summary": "powered-down",
+        "power": "powered down",
+        "protected": False,
+        "revision": "",
+    }
+    return worker(number, **{**usual, **given})
+
+
+def powering_up(number: int, **given: Any) -> WorkerRow:
+    """Return a worker that Slurm powers up for job 44, whose pod is 40 seconds old and not ready."""
+    usual: dict[str, Any] = {
+        "without_pod": False,
+        "phase": "Pending",
+        "created_at": ago(seconds=40),
+        "state": ("MIXED", "CLOUD", "NOT_RESPONDING", "POWERING_UP", "DYNAMIC_NORM"),
+        "summary": "starting",
+        "power": "powering up",
+        "jobs": (44,),
+        "job_count": 1,
+    }
+    return powered_down(number, **{**usual, **given})
+
+
+def late(number: int, **given: Any) -> WorkerRow:
+    """Return a node that did not come up in time, one minute ago."""
+    usual: dict[str, Any] = {
+        "state": ("DOWN", "CLOUD", "POWERED_DOWN", "DYNAMIC_NORM"),
+        "summary": "down",
+        "state_reason": "ResumeTimeout reached",
+        "state_reason_by": "slurm",
+        "state_reason_at": ago(minutes=1),
+    }
+    return powered_down(number, **{**usual, **given})
+
+
+def scaling(min_replicas: int = 0, max_replicas: int = 4, **nodes: int) -> AutoscalingRow:
+    """Return the bounds of a NodeSet that Slurm scales, and its nodes by power state."""
+    return AutoscalingRow(
+        min_replicas=min_replicas,
+        max_replicas=max_replicas,
+        idle_seconds=300,
+        resume_timeout_seconds=600,
+        suspend_timeout_seconds=60,
+        nodes=nodes,
+    )
 
 
 def nodeset(**given: Any) -> NodeSetRow:

@@ -26,8 +26,12 @@ from tests.support.plugin.sample_rows import (
     decision,
     job,
     jobs,
+    late,
     nodeset,
     pending,
+    powered_down,
+    powering_up,
+    scaling,
     worker,
 )
 
@@ -47,6 +51,8 @@ class State:
     decisions: tuple[DecisionRow, ...] = ()
     pod: str = "workers-2"
     job: int = 43
+    more: tuple[str, ...] = ()
+    """Further commands."""
 
 
 def scaling_in() -> State:
@@ -403,6 +409,64 @@ def after_migration() -> State:
     )
 
 
+def autoscaled() -> State:
+    """Return a NodeSet that Slurm scales: one worker up, one starting, one that was late, and one down."""
+    why = "Unschedulable: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    counts = {"powered down": 2, "powering up": 1, "up": 1}
+    return State(
+        clusters=(
+            cluster(
+                nodes=StateCounts(
+                    total=4, by_state={"DOWN+POWERED_DOWN": 1, "IDLE+POWERED_DOWN": 1, "MIXED": 2}
+                )
+            ),
+        ),
+        nodesets=(
+            nodeset(
+                replicas=1,
+                desired=2,
+                pods=2,
+                ready=1,
+                available=1,
+                updated=2,
+                protected=2,
+                states={"busy": 1, "starting": 1, "down": 1, "powered-down": 1},
+                autoscaling=scaling(**counts),
+                conditions=(
+                    condition("Ready", "False", "WorkersUnavailable", "1 of 2 workers available"),
+                    condition("Degraded", "False", "AsExpected", "No problems found"),
+                    condition(
+                        "Autoscaling", "True", "Resuming", "2 powered down, 1 powering up, 1 up", seconds=40
+                    ),
+                ),
+            ),
+        ),
+        workers=(
+            busy(0, 42, state=("MIXED", "CLOUD", "DYNAMIC_NORM"), power="up"),
+            powering_up(1, problem=why, protected=True, revision="5d4f"),
+            late(2, resume_failures=3, resume_at=ago(seconds=-3)),
+            powered_down(3),
+        ),
+        jobs=jobs(
+            job(42, nodes="workers-0", workers=("workers-0",)),
+            pending(43, "BeginTime"),
+            job(
+                44,
+                state=("RUNNING", "CONFIGURING", "POWER_UP_NODE"),
+                nodes="workers-1",
+                start_time=ago(seconds=42),
+                workers=("workers-1",),
+            ),
+        ),
+        pod="workers-3",
+        job=44,
+        more=(
+            *("explain node workers-3", "explain node workers-2", "explain node workers-1"),
+            *("explain job 43", "explain pod workers-9"),
+        ),
+    )
+
+
 STATES = {
     "healthy": State(),
     "scaling-in-with-jobs": scaling_in(),
@@ -414,4 +478,5 @@ STATES = {
     "drain-by-a-person": drain_by_a_person(),
     "maintenance-window": maintenance(),
     "after-migration": after_migration(),
+    "autoscaled": autoscaled(),
 }

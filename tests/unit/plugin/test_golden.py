@@ -116,7 +116,7 @@ async def test_state(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
             await screen.run(f"drain {row.slurm_node} --reason fan-3-broken", f"undrain {row.slurm_node}")
         if state.job:
             await screen.run(f"explain job {state.job}")
-        await screen.run("doctor")
+        await screen.run(*state.more, "doctor")
         screen.check(name)
     assert all("metadata" in one for one in server.patched)
 
@@ -139,6 +139,17 @@ async def test_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture
         await screen.run("drain workers-1 --reason fan-3-broken", "undrain workers-2", "doctor")
         screen.lines = [re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ", "TIME", one) for one in screen.lines]
         screen.check("without-an-operator")
+
+
+async def test_autoscaled_without_an_operator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whether a node without a pod is powered down is unknown then; the bounds are known."""
+    async with serving(STATES["autoscaled"], tmp_path) as (server, kubeconfig):
+        del server.objects[LEASE]
+        screen = Screen(kubeconfig, capsys)
+        await screen.run(
+            "explain nodeset workers", "explain pod workers-3", "explain node workers-3", "nodes"
+        )
+        screen.check("autoscaled-without-an-operator")
 
 
 async def test_doctor_complains(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,7 +277,14 @@ async def interrupted(*arguments: str) -> tuple[int, str]:
 
 def test_no_file_is_left_over() -> None:
     """Each file belongs to a test."""
-    others = {"dashboard", "doctor-complains", "errors", "formats", "without-an-operator"}
+    others = {
+        "autoscaled-without-an-operator",
+        "dashboard",
+        "doctor-complains",
+        "errors",
+        "formats",
+        "without-an-operator",
+    }
     assert {path.stem for path in FOLDER.glob("*.txt")} == {*STATES, *others}
 
 

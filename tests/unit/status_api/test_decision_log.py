@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import actions as do
 from slurm_operator.controllers.nodeset.decide.actions import Blocked, Defer, RemovalCause
+from slurm_operator.controllers.nodeset.decide.observation import FailedResume
 from slurm_operator.controllers.nodeset.decide.plan import Plan
 from slurm_operator.kube.decide.event_series import Occurrence
 from slurm_operator.kube.models.meta import ObjectReference
@@ -49,6 +50,17 @@ def test_a_repeated_entry_is_counted_not_added() -> None:
     assert (entry.count, entry.first, entry.at) == (2, clock.now - timedelta(seconds=9), clock.now)
     note(log, "a", "another reason")
     assert [one.why for one in log.of(subject("a"))] == ["another reason", "because"]
+
+
+def test_when_a_late_node_is_resumed_is_remembered() -> None:
+    """After the third failure in a row the operator waits four seconds."""
+    log = DecisionLog()
+    log.planned(replace(SEEN, resumes={"gpu-1": FailedResume(3, SEEN.now - 1, 5.0)}), Plan())
+    (late,) = log.plan(KEY).late.values()
+    assert late.times == 3
+    assert late.resumed_at is not None
+    assert late.resumed_at == SEEN.wall + timedelta(seconds=3)
+    assert log.plan(KEY).late.keys() == {"gpu-1"}
 
 
 def test_memory_is_bounded_for_each_object_and_in_all() -> None:

@@ -11,7 +11,9 @@ from scripts.images import PACKAGED
 from slurm_operator.status_api.page import _FILES, _POLICY, asset, page_routes
 
 TEXTS = {name: asset(name).decode() for name, _ in _FILES.values()}
-SUMMARIES = {"idle", "busy", "draining", "drained", "down", "starting", "unknown", "terminating"}
+SUMMARIES = {
+    *("idle", "busy", "draining", "drained", "down", "starting", "unknown", "terminating", "powered-down"),
+}
 
 
 def test_nothing_is_inline() -> None:
@@ -42,8 +44,8 @@ def test_texts_never_become_markup() -> None:
 def test_every_state_has_a_colour_and_a_pattern() -> None:
     """The words of the API are those of the page, each with a look of its own."""
     (listed,) = re.findall(r"const STATES = \[(.*?)\]", TEXTS["status.js"])
-    assert set(re.findall(r'"(\w+)"', listed)) == SUMMARIES
-    looks = dict(re.findall(r"^\.s-(\w+) \{(.*?)\}", TEXTS["status.css"], re.MULTILINE | re.DOTALL))
+    assert set(re.findall(r'"([\w-]+)"', listed)) == SUMMARIES
+    looks = dict(re.findall(r"^\.s-([\w-]+) \{(.*?)\}", TEXTS["status.css"], re.MULTILINE | re.DOTALL))
     assert set(looks) == SUMMARIES
     assert len(set(looks.values())) == len(SUMMARIES)
 

@@ -13,13 +13,16 @@ from slurm_operator.controllers.nodeset.decide.actions import Blocked, Defer, Re
 from slurm_operator.kube.models.meta import Condition
 from slurm_operator.slurm.model.jobs import NodeJobs as JobsOn
 from slurm_operator.slurm.model.view import AnswerReason
-from slurm_operator.status_api.worker_rows import WorkerFacts, worker_row
+from slurm_operator.status_api.decision_log import LateNode
+from slurm_operator.status_api.worker_rows import WorkerFacts, row_without_pod, worker_row
+from tests.support.simulation.kubernetes import make_nodeset
 from tests.support.simulation.observations import worker
 from tests.support.slurm.views import node, number
 
 if TYPE_CHECKING:
     from slurm_operator.status_rows import WorkerRow
 
+CLOUD = ("CLOUD", "DYNAMIC_NORM")
 NOON = datetime(2026, 11, 16, 12, tzinfo=UTC)
 BLOCKED = Blocked("gpu-0", "gpu-0", RemovalCause.SCALE_IN, Defer(Reason.JOBS_RUNNING, "job 1 is on it"))
 
@@ -41,6 +44,14 @@ def row(facts: WorkerFacts, **fields: Any) -> WorkerRow:
         (("DOWN", "NOT_RESPONDING"), "down"),
         (("IDLE", "DRAIN", "INVALID_REG"), "down"),
         (("UNKNOWN",), "unknown"),
+        (("IDLE", *CLOUD), "idle"),
+        (("IDLE", *CLOUD, "POWERED_DOWN"), "powered-down"),
+        (("IDLE", *CLOUD, "POWERED_DOWN", "NOT_RESPONDING"), "powered-down"),
+        (("IDLE", "DRAIN", *CLOUD, "POWERED_DOWN"), "drained"),
+        (("DOWN", *CLOUD, "POWERED_DOWN"), "down"),
+        (("MIXED", *CLOUD, "POWERED_DOWN"), "starting"),
+        (("MIXED", *CLOUD, "NOT_RESPONDING", "POWERING_UP"), "starting"),
+        (("IDLE", *CLOUD, "POWERING_DOWN"), "terminating"),
         ((), "unknown"),
     ],
 )
@@ -56,6 +67,58 @@ def test_a_pod_that_starts_or_ends_is_not_what_slurm_says() -> None:
     starts = row(WorkerFacts(node=left), phase="Pending", started=False, ready_since=None)
     assert (starts.summary, starts.state, starts.ready) == ("starting", (), False)
     assert row(WorkerFacts(node=node("gpu-0")), deleting=True).summary == "terminating"
+
+
+@pytest.mark.parametrize(
+    ("state", "power", "summary"),
+    [
+        (("IDLE", "POWERED_DOWN"), "powered down", "powered-down"),
+        (("DOWN", "POWERED_DOWN"), "powered down", "down"),
+        (("MIXED", "NOT_RESPONDING", "POWERING_UP"), "powering up", "starting"),
+        (("IDLE", "POWERING_DOWN"), "powering down", "terminating"),
+        (("IDLE",), "up", "starting"),
+        (("MIXED",), "up", "starting"),
+        (("DOWN", "NOT_RESPONDING"), "up", "down"),
+    ],
+)
+def test_a_node_without_a_pod_has_a_row(state: tuple[str, ...], power: str, summary: str) -> None:
+    """It has the power state of Slurm's record, and is never idle: nothing runs there."""
+    record = node("gpu-0", *state, *CLOUD)
+    found = row_without_pod(
+        make_nodeset(), "gpu-0", "gpu-0", WorkerFacts(node=record, jobs=JobsOn((7,), 5.0))
+    )
+    assert (found.without_pod, found.phase, found.ready, found.jobs) == (True, "", False, (7,))
+    assert (found.power, found.summary, found.state) == (power, summary, record.state)
+
+
+def test_a_node_without_a_pod_is_unknown_where_slurm_does_not_answer() -> None:
+    """An old list does not say that a node is powered down."""
+    found = row_without_pod(
+        make_nodeset(), "gpu-0", "gpu-0", WorkerFacts(unknown=AnswerReason.SLURM_UNREACHABLE)
+    )
+    assert (found.power, found.summary, found.known) == ("", "unknown", "unknown")
+    assert found.unknown_message
+
+
+def test_the_power_up_of_a_pod_that_starts_is_shown() -> None:
+    """The record of a node that powers up is not left from the pod before; that of one that is up may be."""
+    fields: dict[str, Any] = {"phase": "Pending", "started": False, "ready_since": None}
+    rising = row(WorkerFacts(node=node("gpu-0", "MIXED", "POWERING_UP", *CLOUD)), **fields)
+    assert (rising.power, rising.summary) == ("powering up", "starting")
+    assert "POWERING_UP" in rising.state
+    left = row(WorkerFacts(node=node("gpu-0", "IDLE", *CLOUD)), **fields)
+    assert (left.power, left.summary, left.state) == ("up", "starting", ())
+
+
+def test_how_often_a_node_was_late_is_shown_while_it_is_down() -> None:
+    """Failures before the last resume are not shown."""
+    late = LateNode(2, NOON)
+    down = WorkerFacts(node=node("gpu-0", "DOWN", "POWERED_DOWN", *CLOUD), late=late)
+    found = row_without_pod(make_nodeset(), "gpu-0", "gpu-0", down)
+    assert (found.resume_failures, found.resume_at) == (2, NOON)
+    again = WorkerFacts(node=node("gpu-0", "MIXED", "POWERING_UP", *CLOUD), late=late)
+    assert row(again).resume_failures == 0
+    assert not down.same(WorkerFacts(node=down.node))
 
 
 def test_what_is_not_known_is_never_idle() -> None:

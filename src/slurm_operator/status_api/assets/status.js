@@ -2,7 +2,7 @@
 // Texts from the server only ever become textContent.
 "use strict";
 
-const STATES = ["busy", "idle", "draining", "drained", "starting", "terminating", "unknown", "down"];
+const STATES = ["busy", "idle", "draining", "drained", "starting", "terminating", "powered-down", "unknown", "down"];
 const JOBS_EVERY = 10000;
 const MOST_BLOCKED = 60;
 const MOST_JOBS = 300;
@@ -351,7 +351,7 @@ function renderDetail() {
   fact("Slurm state", row.known === "known" ? row.state.join(" + ") : row.known === "absent" ? "not listed by Slurm" : `unknown: ${row.unknownMessage || row.unknownReason}`);
   fact("Reason", row.stateReason && `${row.stateReason}${row.stateReasonBy ? ` (${row.stateReasonBy})` : ""}`);
   fact("Drained by", row.drainedBy === "other" ? "a person or Slurm" : row.drainedBy && "the operator");
-  fact("Pod", `${row.phase}${row.ready ? ", ready" : ", not ready"}${row.createdAt ? `, ${since(row.createdAt)} old` : ""}`);
+  fact("Pod", row.withoutPod ? "none" : `${row.phase}${row.ready ? ", ready" : ", not ready"}${row.createdAt ? `, ${since(row.createdAt)} old` : ""}`);
   fact("Problem", row.problem);
   fact("Jobs", row.jobCount ? `${row.jobs.join(", ")}${row.jobCount > row.jobs.length ? " …" : ""}${row.jobsEnd ? `, at the latest until ${clock(row.jobsEnd)} (${until(row.jobsEnd)})` : row.jobsEndKnown ? "" : ", end unknown or unlimited"}` : "none");
   fact("Protection", row.protected ? "Kubernetes may not remove it" : "none");
