@@ -14,10 +14,12 @@ A value that would break the file raises ConfError, which names its parameter (`
 
 from __future__ import annotations
 
+import re
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm_operator.slurm.conf.conf_lines import check_line, merged, password, port, settings, text, word
+from slurm_operator.slurm.model import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,6 +30,8 @@ _NOTHING = "/bin/true"
 _NEVER_IDLE = 31_536_000
 # The end of the name of a partition in which no job can run.
 _TIMES_ONLY = "-power-saving"
+# Items of a list of nodes: a comma in brackets does not end one.
+_EXCLUDED = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 _CONTROLLER_PARAMETERS = ("enable_configless", "reconfig_on_restart")
 
 
@@ -208,7 +212,8 @@ def slurm_conf(conf: SlurmConf) -> str:
         ),
         ("POWER SAVING", _power_saving(conf, kept)),
         ("NODESET & PARTITION", [line for group in conf.node_groups for line in _node_group(group)]),
-        *_extra(conf.extra, required | ({"SuspendExcNodes": kept} if kept else {})),
+        ("EXTRA CONFIG", [conf.extra] if conf.extra else []),
+        ("MERGED CONFIG", [*merged(conf.extra, required), *_kept_up_too(conf.extra, kept)]),
     )
 
 
@@ -300,6 +305,27 @@ def _kept_up(conf: SlurmConf) -> tuple[str, ...]:
         for group in conf.node_groups
         if group.power is not None and group.power.keeps > 0
     )
+
+
+def _kept_up_too(extra: str, kept: tuple[str, ...]) -> list[str]:
+    """Return the line that keeps up the nodes that the user excludes, too, if both name some.
+
+    Where one of them has a count, Slurm splits at every comma, so none may be left in brackets.
+    """
+    given = settings(extra).get("suspendexcnodes")
+    if not kept or given is None:
+        return []
+    others = [name for item in _EXCLUDED.findall(given.strip('"')) for name in _without_commas(item)]
+    return [f"SuspendExcNodes={','.join(dict.fromkeys((*kept, *others)))}"]
+
+
+def _without_commas(item: str) -> list[str]:
+    if "," not in item or ":" in item:
+        return [item]
+    try:
+        return hostlist.expand(item)
+    except ValueError:
+        return [item]  # Slurm reports what is wrong with it
 
 
 def _power_saving(conf: SlurmConf, kept: Iterable[str]) -> list[str]:
