@@ -3,7 +3,8 @@
 Slurm has a CLOUD record for each of `maxReplicas` workers (`node_records`). Its power saving decides which of
 them are up, and the pods follow:
 
-    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it
+    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it, unless a user
+                              has cordoned it
     powered down, allocated   a job was given the node, and the power-up follows: a pod
     powering up               a pod
     up                        a pod; one that was lost is created again
@@ -24,6 +25,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import messages
 from slurm_operator.controllers.nodeset.decide.actions import Defer, Note, RemovalCause
+from slurm_operator.controllers.nodeset.decide.cordon import Author, author
 from slurm_operator.controllers.nodeset.decide.observation import FailedResume
 from slurm_operator.controllers.nodeset.decide.scale import (
     Demand,
@@ -41,7 +43,7 @@ from slurm_operator.slurm.decide.node_changes import powering_up
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
     from slurm_operator.slurm.model.records import Node
     from slurm_operator.slurm.model.view import ClusterView
@@ -116,7 +118,7 @@ def powered(seen: Observation, slurm: SlurmState) -> Demand:
     for worker in active:
         if worker.ordinal is None or worker.ordinal >= limit:
             demand.going[worker.uid] = RemovalCause.SCALE_IN
-        elif power(slurm, worker.slurm_name) in WITHOUT_POD:
+        elif power(slurm, worker.slurm_name) in WITHOUT_POD and not _cordoned_by_user(seen, slurm, worker):
             demand.going[worker.uid] = RemovalCause.POWERED_DOWN
         else:
             demand.stay.append(worker)
@@ -138,6 +140,11 @@ def powered(seen: Observation, slurm: SlurmState) -> Demand:
     if demand.creates:
         demand.notes.append(Note(Reason.RESUMING, "ScaleUp", messages.resuming(len(demand.creates))))
     return demand
+
+
+def _cordoned_by_user(seen: Observation, slurm: SlurmState, worker: Worker) -> bool:
+    """Return whether a user has cordoned a pod, which alone remembers that: its drain in Slurm is ours."""
+    return author(seen, slurm, worker) is Author.PERSON
 
 
 def _note_powered_down(seen: Observation, demand: Demand) -> None:

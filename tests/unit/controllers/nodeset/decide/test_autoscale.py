@@ -381,3 +381,15 @@ def test_what_is_sent_is_decided_on_the_newest_list() -> None:
         record(0, "DOWN", *CLOUD, reason="bad disk"),
     ):
         assert not isinstance(decide(ResumeCloud(), Known(other, NOW), prefix), NodeUpdate)
+
+
+def test_the_cordon_of_a_user_keeps_its_pod_when_slurm_powers_the_node_down() -> None:
+    """Slurm also powers down drained nodes; without the pod the drain would be taken back as one of ours."""
+    drained = record(0, *DOWN, "DRAIN", reason="slurm-operator: a user cordoned the pod")
+    mine = pod(0, annotations={wellknown.ANNOTATION_POD_CORDON: "true"})
+    seen = scaled(mine, high=1, slurm=(drained,))
+    assert not plan(seen).going
+    assert not some(seen, actions.DeletePod)
+    assert not some(seen, actions.UndrainNodes)
+    by_operator = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "NodeCordon"}
+    assert some(scaled(pod(0, annotations=by_operator), high=1, slurm=(drained,)), actions.DeletePod)
