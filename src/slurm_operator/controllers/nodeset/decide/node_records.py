@@ -200,11 +200,19 @@ def _keep_up(seen: Observation, slurm: SlurmState, found: RecordPlan) -> None:
     if scaling is None or not scaling.min_replicas:
         return
     up, free = 0, []
+    bearers = {worker.slurm_name for worker in seen.workers}
     for name in map(seen.nodeset.pod_hostname, range(seen.nodeset.most_replicas)):
         state, node = power(slurm, name), slurm.node(name)
         # What is unknown may be up already: a power-up was sent, or a list is awaited.
         up += state not in (Power.DOWN, Power.POWERING_DOWN, Power.ABSENT)
-        if state is Power.DOWN and node is not None and "IDLE" in node.state and not draining(node):
+        # Slurm would wait for a slurmd that is started after this, and a pod that is there is in the way of it.
+        if (
+            state is Power.DOWN
+            and name not in bearers
+            and node is not None
+            and "IDLE" in node.state
+            and not draining(node)
+        ):
             free.append(name)
     wanted = free[: max(0, min(scaling.min_replicas, seen.nodeset.most_replicas) - up)]
     if wanted:

@@ -393,3 +393,11 @@ def test_the_cordon_of_a_user_keeps_its_pod_when_slurm_powers_the_node_down() ->
     assert not some(seen, actions.UndrainNodes)
     by_operator = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "NodeCordon"}
     assert some(scaled(pod(0, annotations=by_operator), high=1, slurm=(drained,)), actions.DeletePod)
+
+
+def test_a_node_whose_pod_is_still_there_is_not_powered_up() -> None:
+    """Slurm waits for a slurmd that was started after the power-up: the old pod would only be in the way."""
+    for left in (pod(0), pod(0, deleting=True)):
+        assert not some(scaled(left, low=1, high=1, slurm=(record(0, *DOWN),)), actions.PowerUpNodes)
+    other = scaled(pod(0), low=1, slurm=(record(0, *DOWN), record(1, *DOWN)))
+    assert [one.names for one in some(other, actions.PowerUpNodes)] == [("gpu-1",)]
