@@ -232,6 +232,15 @@ def downed_by_power_saving(node: Node) -> bool:
     return not node.reason or node.reason.startswith(_POWER_REASONS)
 
 
+def downed_by_others(node: Node, prefix: str) -> bool:
+    """Return whether a node is down for a reason that neither slurmctld's power saving nor the operator gave.
+
+    It may have been a drain: Slurm lifts that of a node that does not come up in time, and keeps the reason.
+    """
+    foreign = _owner(node.reason, prefix) is _Owner.FOREIGN
+    return "DOWN" in node.state and foreign and not downed_by_power_saving(node)
+
+
 def downed_by_us(node: Node, prefix: str) -> bool:
     """Tell whether the reason of a node that is down is the operator's, or slurmctld's for a silent node."""
     return bool(node.reason) and _owner(node.reason, prefix) is not _Owner.FOREIGN

@@ -22,6 +22,7 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import messages
 from slurm_operator.controllers.nodeset.decide.actions import Defer, Note, RemovalCause
@@ -38,7 +39,7 @@ from slurm_operator.controllers.nodeset.decide.scale import (
 )
 from slurm_operator.controllers.nodeset.decide.slurm_state import draining, node_busy
 from slurm_operator.controllers.nodeset.decide.update import max_unavailable
-from slurm_operator.slurm.decide.node_changes import powering_up
+from slurm_operator.slurm.decide.node_changes import downed_by_others, powering_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -174,9 +175,12 @@ def convert(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
 def _replaceable(seen: Observation, slurm: SlurmState, node: Node | None) -> bool:
     """Return whether a record is of the wrong kind and may be deleted.
 
-    The drain of an administrator would be forgotten with the record, so both stay until it ends.
+    The drain of an administrator would be forgotten with the record, so both stay until it ends; and so would
+    be that the node was taken down.
     """
     if node is None or (power_of(node) is Power.PLAIN) != seen.nodeset.autoscaled:
+        return False
+    if downed_by_others(node, wellknown.REASON_PREFIX):
         return False
     return not draining(node) or slurm.ours(node.name)
 

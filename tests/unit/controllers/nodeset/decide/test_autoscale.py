@@ -401,3 +401,29 @@ def test_a_node_whose_pod_is_still_there_is_not_powered_up() -> None:
         assert not some(scaled(left, low=1, high=1, slurm=(record(0, *DOWN),)), actions.PowerUpNodes)
     other = scaled(pod(0), low=1, slurm=(record(0, *DOWN), record(1, *DOWN)))
     assert [one.names for one in some(other, actions.PowerUpNodes)] == [("gpu-1",)]
+
+
+def test_a_nodeset_that_is_deleted_does_not_wait_for_a_record_that_is_never_deleted() -> None:
+    """An administrator has marked it FAIL, or taken it down: its record alone remembers that."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 1}, deleting=True)
+    for kept in (
+        record(0, "IDLE", *CLOUD, "FAIL"),
+        record(0, *DOWN, "DRAIN", reason="bad disk"),
+        record(0, "DOWN", *CLOUD, reason="bad disk"),
+    ):
+        seen = observe(slurm=(kept,), nodeset=nodeset, record=SHAPE)
+        assert not some(seen, actions.DeleteRecord)
+        assert some(seen, actions.RemoveFinalizer)
+
+
+def test_a_node_that_an_administrator_took_down_is_not_replaced_by_one_that_is_idle() -> None:
+    """Its record alone remembers that, and Slurm turns the drain of a node that does not come up into DOWN."""
+    for reason in ("bad disk", "bad disk : ResumeTimeout reached"):
+        taken = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason=reason, real_memory=500)
+        assert not some(scaled(slurm=(taken,), high=1), actions.DeleteRecord)
+        plain = record(0, "DOWN", "DYNAMIC_NORM", reason=reason)
+        assert not some(scaled(slurm=(plain,), high=1), actions.DeleteRecord)
+        assert not plan(scaled(pod(0), slurm=(plain,), high=1)).going
+    late = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached", real_memory=500)
+    assert some(scaled(slurm=(late,), high=1), actions.DeleteRecord)
