@@ -273,7 +273,11 @@ def _of_nodeset(seen: Observation, node: Node, prefix: str) -> bool:
     """Return whether a record is one of this NodeSet: it has its feature, and a name that it has or had."""
     digits = node.name.removeprefix(prefix)
     numbered = digits.isascii() and digits.isdecimal() and len(digits) < len(str(_ANY))
-    return numbered and seen.nodeset.slurm_name in node.features
+    if not numbered or seen.nodeset.slurm_name not in node.features:
+        return False
+    # With another prefix the same name may be a number of another NodeSet, and features are for anyone to give.
+    asked = any(one.numbers is not None and node.name in one.numbers for one in seen.neighbours)
+    return not asked or node.name in Series(prefix, seen.nodeset.padding, seen.nodeset.most_replicas)
 
 
 def _unused(seen: Observation, slurm: SlurmState, node: Node) -> bool:

@@ -11,9 +11,11 @@ from slurm_operator.controllers.nodeset.decide import actions, autoscale
 from slurm_operator.controllers.nodeset.decide.actions import Allow, Defer, RemovalCause
 from slurm_operator.controllers.nodeset.decide.autoscale import Power
 from slurm_operator.controllers.nodeset.decide.deletion import confirm, may_delete
+from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
 from slurm_operator.controllers.nodeset.decide.observation import ControllerState, FailedResume
 from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.controllers.nodeset.decide.status import report
+from slurm_operator.objects.slurmd_names import Series
 from slurm_operator.objects.slurmd_records import RecordShape
 from slurm_operator.slurm.decide.node_changes import ResumeCloud, SetState, decide
 from slurm_operator.slurm.model.records import Node, NodeUpdate
@@ -427,3 +429,18 @@ def test_a_node_that_an_administrator_took_down_is_not_replaced_by_one_that_is_i
         assert not plan(scaled(pod(0), slurm=(plain,), high=1)).going
     late = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached", real_memory=500)
     assert some(scaled(slurm=(late,), high=1), actions.DeleteRecord)
+
+
+def test_records_of_another_nodeset_are_left_alone() -> None:
+    """gpu-10 may be number 10 of the prefix gpu-, or number 0 of gpu-1, whose nodes have the feature, too."""
+    other = Neighbour("gpu-1", "uid-other", older=False, numbers=Series("gpu-1", 0, 3), fit=None)
+    theirs = node("gpu-10", *DOWN, cpus=2, real_memory=1000, features=("gpu", "gpu-1"))
+    seen = scaled(slurm=(record(0, *DOWN), theirs), high=1, neighbours=(other,))
+    assert not some(seen, actions.DeleteRecord)
+    assert some(dataclasses.replace(seen, neighbours=()), actions.DeleteRecord)
+    mine = scaled(
+        slurm=(record(0, *DOWN, real_memory=500),),
+        high=1,
+        neighbours=(dataclasses.replace(other, numbers=Series("gpu-", 0, 3)),),
+    )
+    assert some(mine, actions.DeleteRecord)
