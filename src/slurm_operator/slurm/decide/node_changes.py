@@ -211,8 +211,11 @@ def drained_by_us(node: Node, prefix: str) -> bool:
 
 
 def powering_up(node: Node) -> bool:
-    """Return whether Slurm powers a node up, or is about to."""
-    return not _POWERING_UP.isdisjoint(node.state)
+    """Return whether Slurm powers a node up, or is about to: a job was given one that is powered down."""
+    if not _POWERING_UP.isdisjoint(node.state):
+        return True
+    allocated = bool(node.alloc_cpus) or not {"ALLOCATED", "MIXED"}.isdisjoint(node.state)
+    return "POWERED_DOWN" in node.state and allocated
 
 
 def downed_by_slurm(node: Node, prefix: str) -> bool:

@@ -17,7 +17,7 @@ from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.controllers.nodeset.decide.status import report
 from slurm_operator.objects.slurmd_names import Series
 from slurm_operator.objects.slurmd_records import RecordShape
-from slurm_operator.slurm.decide.node_changes import ResumeCloud, SetState, decide
+from slurm_operator.slurm.decide.node_changes import Drain, ResumeCloud, SetState, decide
 from slurm_operator.slurm.model.records import Node, NodeUpdate
 from slurm_operator.slurm.model.view import Known
 from tests.support.simulation.kubernetes import SimPod, make_nodeset, moment
@@ -444,3 +444,11 @@ def test_records_of_another_nodeset_are_left_alone() -> None:
         neighbours=(dataclasses.replace(other, numbers=Series("gpu-", 0, 3)),),
     )
     assert some(mine, actions.DeleteRecord)
+
+
+def test_a_node_that_was_just_given_to_a_job_is_not_drained() -> None:
+    """It is powered down for some seconds still; its power-up follows, and the drain would requeue the job."""
+    given = record(0, "MIXED", *CLOUD, "POWERED_DOWN", alloc=2)
+    cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
+    assert not some(scaled(pod(0, annotations=cordon), high=1, slurm=(given,)), actions.DrainNodes)
+    assert not isinstance(decide(Drain("x"), Known(given, NOW), wellknown.REASON_PREFIX), NodeUpdate)
