@@ -99,3 +99,10 @@ def test_a_worker_that_slurm_powers_up_or_down_leaves_its_node_alone(
     script = slurmd.pre_stop(scaled())
     subprocess.run(["sh", "-c", script], env=environment | {"SLINKY_GRACE_SECONDS": "10"}, check=True)
     assert len(log.read_text().splitlines() if log.exists() else []) == writes
+
+
+@pytest.mark.parametrize("extra", [f"CPUs={'9' * 5000}", f"RealMemory={'9' * 20}", "CPUs=0", "RealMemory=-1"])
+def test_numbers_that_no_node_has_are_refused(extra: str) -> None:
+    """Python itself refuses to read very long ones, which would fail every reconcile without a reason."""
+    with pytest.raises(Unbuildable, match="use a number"):
+        record_shape(scaled(extra))
