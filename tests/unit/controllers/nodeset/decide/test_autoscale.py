@@ -452,3 +452,31 @@ def test_a_node_that_was_just_given_to_a_job_is_not_drained() -> None:
     cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
     assert not some(scaled(pod(0, annotations=cordon), high=1, slurm=(given,)), actions.DrainNodes)
     assert not isinstance(decide(Drain("x"), Known(given, NOW), wellknown.REASON_PREFIX), NodeUpdate)
+
+
+def waiting(number: int, /, **fields: Any) -> SimPod:
+    """Return a pod that waits for a Kubernetes node."""
+    return pod(number, node="", phase="Pending", started=False, ready_since=None, **fields)
+
+
+def test_the_pod_for_which_a_job_waits_is_kept_until_its_node_is_up() -> None:
+    """Whatever no longer wants it: without it Slurm gives up, and a job that is not requeued fails."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    off = make_nodeset(replicas=0, finalizers=FINALIZER, status=said)
+    wrong_kind = make_nodeset(replicas=2, finalizers=FINALIZER, status=said)
+    leaving = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 2}, deleting=True)
+    for state in (RESUMING, ("MIXED", *CLOUD, "POWERED_DOWN")):
+        slurm = (record(0, *DOWN), record(1, *state, alloc=2))
+        for seen in (
+            scaled(waiting(1), high=1, slurm=slurm),
+            *(observe(waiting(1), slurm=slurm, nodeset=one) for one in (off, wrong_kind, leaving)),
+        ):
+            assert not some(seen, actions.DeletePod)
+            assert not some(seen, actions.DrainNodes)
+            assert [one.wait.reason for one in plan(seen).blocked] == [Reason.POWERING_UP]
+    blind = scaled(waiting(1), high=1, view=None)
+    assert not some(blind, actions.DeletePod)
+    late = (record(0, *DOWN), record(1, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached"))
+    assert some(scaled(waiting(1), high=1, slurm=late), actions.DeletePod)
+    replaced = scaled(waiting(1, revision="r0"), slurm=(record(0, *DOWN), record(1, *RESUMING, alloc=2)))
+    assert some(replaced, actions.DeletePod)
