@@ -250,7 +250,6 @@ def _power_saving(node_set: NodeSet) -> conf_files.PowerSaving | None:
     if scaling is None or not node_set.autoscaled:
         return None
     return conf_files.PowerSaving(
-        idle=scaling.idle_seconds,
         suspend_timeout=scaling.suspend_timeout_seconds,
         resume_timeout=scaling.resume_timeout_seconds,
         keeps=min(scaling.min_replicas, node_set.most_replicas),

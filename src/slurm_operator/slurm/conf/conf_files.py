@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _AUTH_INFO = ("use_client_ids",)
 _NOTHING = "/bin/true"
-# A year. Only a finite time switches power saving on for the partitions that have a shorter one.
+# A year. Only a finite time switches power saving on for the nodes that have a shorter one.
 _NEVER_IDLE = 31_536_000
 # The end of the name of a partition in which no job can run.
 _TIMES_ONLY = "-power-saving"
@@ -63,9 +63,12 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class PowerSaving:
-    """When Slurm powers the nodes of a node set down, how long it waits, and how many idle ones it keeps."""
+    """How long Slurm waits for the nodes of a node set, and how many idle ones it keeps.
 
-    idle: int
+    When it powers them down is part of their records (`slurmd_records`). A partition with such a time would
+    give it to all nodes without one that have the feature, also to those of other node sets.
+    """
+
     suspend_timeout: int
     resume_timeout: int
     keeps: int = 0
@@ -356,15 +359,11 @@ def _node_group(group: NodeGroup) -> list[str]:
         check_line(f"PartitionName={group.name}", group.partition)
         lines.append(f"PartitionName={group.name} Nodes={group.name}{power} {group.partition}")
     else:
-        # Slurm has the timeouts by partition only; of the partitions of a node the longest counts. The time
-        # of a record (`slurmd_records`) is what applies; that of the partition is for records without one.
+        # Slurm has the timeouts by partition only; of the partitions of a node the longest counts.
         name = f"{group.name}{_TIMES_ONLY}"
         lines.append(f"{word('PartitionName', name)} Nodes={group.name}{power} Hidden=YES State=INACTIVE")
     return lines
 
 
 def _times(power: PowerSaving) -> str:
-    return (
-        f"SuspendTime={power.idle} SuspendTimeout={power.suspend_timeout} "
-        f"ResumeTimeout={power.resume_timeout}"
-    )
+    return f"SuspendTimeout={power.suspend_timeout} ResumeTimeout={power.resume_timeout}"
