@@ -156,7 +156,10 @@ def _note_powered_down(seen: Observation, demand: Demand) -> None:
 
 
 def convert(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
-    """Replace workers whose record is of the wrong kind: some at a time, idle ones first."""
+    """Replace workers whose record is of the wrong kind: some at a time, idle ones first.
+
+    Those that Slurm has powered down since take no work, and are not among the ones that wait for their turn.
+    """
     wrong = [
         worker
         for worker in demand.stay
@@ -168,8 +171,10 @@ def convert(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
         scale_in_order(wrong, slurm, RemovalCause.AUTOSCALING),
         key=lambda one: not marked(one, RemovalCause.AUTOSCALING),
     )
-    for worker in ordered[: max_unavailable(seen, len(demand.stay))]:
-        demand.going[worker.uid] = RemovalCause.AUTOSCALING
+    off = [one.uid for one in ordered if power(slurm, one.slurm_name) in WITHOUT_POD]
+    serving = [one.uid for one in ordered if power(slurm, one.slurm_name) not in WITHOUT_POD]
+    for uid in (*off, *serving[: max_unavailable(seen, len(demand.stay))]):
+        demand.going[uid] = RemovalCause.AUTOSCALING
 
 
 def _replaceable(seen: Observation, slurm: SlurmState, node: Node | None) -> bool:

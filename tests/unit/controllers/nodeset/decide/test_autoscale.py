@@ -480,3 +480,14 @@ def test_the_pod_for_which_a_job_waits_is_kept_until_its_node_is_up() -> None:
     assert some(scaled(waiting(1), high=1, slurm=late), actions.DeletePod)
     replaced = scaled(waiting(1, revision="r0"), slurm=(record(0, *DOWN), record(1, *RESUMING, alloc=2)))
     assert some(replaced, actions.DeletePod)
+
+
+def test_after_switching_it_off_what_is_powered_down_does_not_wait_for_its_turn() -> None:
+    """Its pod takes no work any more, and is in the way of a power-up; others are replaced one by one."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    one = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    nodeset = make_nodeset(replicas=4, finalizers=FINALIZER, status=said, updateStrategy=one)
+    lists = (record(0, *UP), record(1, *UP), record(2, *SUSPENDING), record(3, *DOWN))
+    seen = observe(pod(0), pod(1), pod(2), pod(3), slurm=lists, nodeset=nodeset)
+    assert {*plan(seen).going} == {"uid-1", "uid-2", "uid-3"}
+    assert [one.name for one in some(seen, actions.DeletePod)] == ["gpu-2", "gpu-3"]
