@@ -109,7 +109,7 @@ def test_numbers_that_no_node_has_are_refused(extra: str) -> None:
 
 
 def test_power_saving_stays_on_until_the_records_are_gone() -> None:
-    """Without it a node that powers up has a minute for that, and one that a job was given never powers up."""
+    """Without it a node that powers up has a minute for that, and one that a job was given never does."""
 
     def lines(node: NodeSet) -> list[str]:
         cluster = slurm_conf.SlurmCluster(controller(), [node])

@@ -3,8 +3,8 @@
 Slurm has a CLOUD record for each of `maxReplicas` workers (`node_records`). Its power saving decides which of
 them are up, and the pods follow:
 
-    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it, unless a user
-                              has cordoned it
+    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it, except
+                              one that a user has cordoned
     powered down, allocated   a job was given the node, and the power-up follows: a pod
     powering up               a pod
     up                        a pod; one that was lost is created again

@@ -207,7 +207,7 @@ def _keep_up(seen: Observation, slurm: SlurmState, found: RecordPlan) -> None:
         state, node = power(slurm, name), slurm.node(name)
         # What is unknown may be up already: a power-up was sent, or a list is awaited.
         up += state not in (Power.DOWN, Power.POWERING_DOWN, Power.ABSENT)
-        # Slurm would wait for a slurmd that is started after this, and a pod that is there is in the way of it.
+        # Slurm would wait for a slurmd that is started after this, and an old pod is in the way of it.
         if (
             state is Power.DOWN
             and name not in bearers
@@ -275,7 +275,7 @@ def _of_nodeset(seen: Observation, node: Node, prefix: str) -> bool:
     numbered = digits.isascii() and digits.isdecimal() and len(digits) < len(str(_ANY))
     if not numbered or seen.nodeset.slurm_name not in node.features:
         return False
-    # With another prefix the same name may be a number of another NodeSet, and features are for anyone to give.
+    # With another prefix the name may be a number of another NodeSet, which may have the feature, too.
     asked = any(one.numbers is not None and node.name in one.numbers for one in seen.neighbours)
     return not asked or node.name in Series(prefix, seen.nodeset.padding, seen.nodeset.most_replicas)
 

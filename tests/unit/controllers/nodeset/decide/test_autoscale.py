@@ -420,7 +420,7 @@ def test_a_nodeset_that_is_deleted_does_not_wait_for_a_record_that_is_never_dele
 
 
 def test_a_node_that_an_administrator_took_down_is_not_replaced_by_one_that_is_idle() -> None:
-    """Its record alone remembers that, and Slurm turns the drain of a node that does not come up into DOWN."""
+    """Its record alone remembers that. Slurm turns the drain of a node that does not come up into DOWN."""
     for reason in ("bad disk", "bad disk : ResumeTimeout reached"):
         taken = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason=reason, real_memory=500)
         assert not some(scaled(slurm=(taken,), high=1), actions.DeleteRecord)
@@ -447,7 +447,7 @@ def test_records_of_another_nodeset_are_left_alone() -> None:
 
 
 def test_a_node_that_was_just_given_to_a_job_is_not_drained() -> None:
-    """It is powered down for some seconds still; its power-up follows, and the drain would requeue the job."""
+    """It is powered down for some seconds still; the power-up follows, and a drain would requeue the job."""
     given = record(0, "MIXED", *CLOUD, "POWERED_DOWN", alloc=2)
     cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
     assert not some(scaled(pod(0, annotations=cordon), high=1, slurm=(given,)), actions.DrainNodes)
