@@ -14,7 +14,7 @@ class Autoscaling(Part, frozen=True):
 
     Slurm has a node for each of `maxReplicas` workers from the start. It powers up the nodes that a job
     needs, and the operator creates their pods; it powers down nodes that were idle for `idleSeconds`, and
-    the operator removes their pods. It needs Slurm 25.11 or later and a slurmctld that the operator runs. The
+    the operator removes their pods. It needs Slurm 26.05 or later and a slurmctld that the operator runs. The
     CPUs and the memory of a worker must be known before one runs, from the limits of the container slurmd or
     from `CPUs=` and `RealMemory=` in `extraConf`.
     """

@@ -16,6 +16,7 @@ import structlog
 
 from slurm_operator.api import Accounting, Controller, NodeSet, wellknown
 from slurm_operator.api.reasons import Reason
+from slurm_operator.api.shared import find_condition
 from slurm_operator.controllers.shared.problems import WorkloadProblem
 from slurm_operator.controllers.workload.active_slurmctld import ActiveLabel, pings_changed
 from slurm_operator.controllers.workload.children import (
@@ -343,5 +344,9 @@ def node_set_controllers(change: Change[NodeSet]) -> Iterable[Key]:
 
 
 def size_changed(change: Change[NodeSet]) -> bool:
-    """Let through what can change the number of nodes that slurm.conf must have room for."""
-    return change.old is None or change.new is None or change.old.status.desired != change.new.status.desired
+    """Let through what can change the number of nodes that slurm.conf must have room for, or power saving."""
+    if change.old is None or change.new is None:
+        return True
+    old, new = change.old.status, change.new.status
+    saved, saves = (find_condition(one.conditions, wellknown.CONDITION_AUTOSCALING) for one in (old, new))
+    return old.desired != new.desired or (saved is None) != (saves is None)

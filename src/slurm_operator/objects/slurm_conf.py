@@ -15,7 +15,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
+from slurm_operator.api.autoscaling import Autoscaling
 from slurm_operator.api.nodeset import ScalingMode
+from slurm_operator.api.shared import find_condition
 from slurm_operator.objects.desired import Unbuildable, invalid, missing
 from slurm_operator.slurm.conf import conf_files
 from slurm_operator.slurm.conf.conf_lines import ConfError, settings
@@ -246,11 +248,13 @@ def _internal(cluster: SlurmCluster) -> conf_files.SlurmConf:
 
 
 def _power_saving(node_set: NodeSet) -> conf_files.PowerSaving | None:
-    scaling = node_set.spec.autoscaling
-    if scaling is None or not node_set.autoscaled:
+    scaling = node_set.spec.autoscaling if node_set.autoscaled else None
+    if scaling is None and find_condition(node_set.status.conditions, wellknown.CONDITION_AUTOSCALING):
+        # Slurm still has records of power saving, and jobs may wait for their nodes. The times are forgotten.
+        scaling = Autoscaling()
+    if scaling is None:
         return None
     return conf_files.PowerSaving(
-        idle=scaling.idle_seconds,
         suspend_timeout=scaling.suspend_timeout_seconds,
         resume_timeout=scaling.resume_timeout_seconds,
         keeps=min(scaling.min_replicas, node_set.most_replicas),

@@ -28,6 +28,7 @@ _MEMORY: Final = "RealMemory"
 _LIMITS: Final = {_CPUS: "cpu", _MEMORY: "memory"}
 # What belongs to one node, or is the operator's.
 _NOT_OF_ALL: Final = frozenset({"nodename", "nodeaddr", "nodehostname", "state", "suspendtime"})
+_MAX_DIGITS: Final = 9
 _SOCKETS: Final = re.compile(r"\([^)]*\)")
 
 
@@ -103,6 +104,8 @@ def gres_names(text: str) -> frozenset[str]:
 
 def _number(options: dict[str, str], name: str) -> int:
     value = options[name]
-    if not (value.isascii() and value.isdecimal() and int(value)):
-        raise invalid("spec.extraConf", f"{name}={value} is not valid; use a number of 1 or more")
+    # Slurm has 9 digits at most (`check_node_conf`), and Python refuses to read thousands of them.
+    if not (value.isascii() and value.isdecimal() and len(value) <= _MAX_DIGITS and int(value)):
+        shown = value if len(value) <= _MAX_DIGITS else f"{value[:_MAX_DIGITS]}…"
+        raise invalid("spec.extraConf", f"{name}={shown} is not valid; use a number of 1 or more")
     return int(value)

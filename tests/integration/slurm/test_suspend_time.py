@@ -45,11 +45,11 @@ NODE_SETS = (scaled("one"), scaled("two"), scaled("three"), scaled("hidden", par
 RUNNING = [f"{one.metadata.name}-0" for one in NODE_SETS]
 
 
-def power_saving(idle: int = IDLE) -> str:
+def power_saving(longer: int = LONGER) -> str:
     """Return the sections of the operator's slurm.conf about power saving, and partitions of a user."""
     text = controller_files(SlurmCluster(controller(), node_sets=NODE_SETS), Found())["slurm.conf"]
     text = text[text.index("### POWER SAVING ###") :]
-    return text.replace(f" SuspendTime={IDLE} ", f" SuspendTime={idle} ") + OTHERS
+    return text + OTHERS.replace(f"SuspendTime={LONGER}", f"SuspendTime={longer}")
 
 
 @pytest.fixture
@@ -118,18 +118,18 @@ async def test_without_a_time_of_its_own_a_record_has_the_longest_of_its_partiti
     """Partitions without a time do not count; and no record changes its time, not even by a restart."""
     assert (expected := await times(client)) == {
         **dict.fromkeys(RUNNING, IDLE),
-        "one-1": IDLE,
+        "one-1": YEAR,
         "two-1": LONGER,
         "three-1": math.inf,
-        "hidden-1": IDLE,
+        "hidden-1": YEAR,
     }
-    await asyncio.to_thread(box.set_conf, power_saving(idle=LONGER))
+    await asyncio.to_thread(box.set_conf, power_saving(longer=2 * LONGER))
 
     async def partition() -> str:
-        shown = await asyncio.to_thread(box.run, "scontrol", "show", "partition", "one", check=False)
+        shown = await asyncio.to_thread(box.run, "scontrol", "show", "partition", "longer", check=False)
         return shown.stdout
 
-    await until(partition, lambda shown: f"SuspendTime={LONGER}" in shown)
+    await until(partition, lambda shown: f"SuspendTime={2 * LONGER}" in shown)
     assert await times(client) == expected
     await asyncio.to_thread(box.restart, "slurmctld")
     assert await times(client) == expected

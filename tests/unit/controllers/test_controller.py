@@ -23,11 +23,14 @@ def controller(**spec: Any) -> Controller:
     return msgspec.convert({"metadata": {"name": "slurm", "namespace": "ns"}, "spec": spec}, Controller)
 
 
-def node_set(owner: str, desired: int = 0) -> NodeSet:
+def node_set(owner: str, desired: int = 0, *conditions: str) -> NodeSet:
     body = {
         "metadata": {"name": "gpu", "namespace": "ns"},
         "spec": {"controllerRef": {"name": owner}},
-        "status": {"desired": desired},
+        "status": {
+            "desired": desired,
+            "conditions": [{"type": one, "status": "True", "reason": "Some"} for one in conditions],
+        },
     }
     return msgspec.convert(body, NodeSet)
 
@@ -47,10 +50,12 @@ def test_node_set_concerns_both_controllers() -> None:
 
 
 def test_only_the_size_in_a_status_matters() -> None:
-    """Of the status of a NodeSet, slurm.conf depends on the number of wanted nodes alone."""
+    """Of the status of a NodeSet, slurm.conf depends on the number of wanted nodes, and on its records."""
     assert size_changed(Change(node_set("a", 1), node_set("a", 2)))
     assert not size_changed(Change(node_set("a", 1), node_set("a", 1)))
     assert size_changed(Change(None, node_set("a")))
+    assert size_changed(Change(node_set("a", 1, "Autoscaling"), node_set("a", 1)))
+    assert not size_changed(Change(node_set("a", 1, "Ready"), node_set("a", 1)))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from slurm_operator.objects.desired import Unbuildable
 from slurm_operator.objects.slurmd_names import shared_name
 from slurm_operator.objects.slurmd_records import gres_names, record_shape
 from slurm_operator.objects.slurmd_revision import revision_data
-from tests.support.objects.resources import controller, node_set
+from tests.support.objects.resources import controller, found, node_set
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -99,3 +99,26 @@ def test_a_worker_that_slurm_powers_up_or_down_leaves_its_node_alone(
     script = slurmd.pre_stop(scaled())
     subprocess.run(["sh", "-c", script], env=environment | {"SLINKY_GRACE_SECONDS": "10"}, check=True)
     assert len(log.read_text().splitlines() if log.exists() else []) == writes
+
+
+@pytest.mark.parametrize("extra", [f"CPUs={'9' * 5000}", f"RealMemory={'9' * 20}", "CPUs=0", "RealMemory=-1"])
+def test_numbers_that_no_node_has_are_refused(extra: str) -> None:
+    """Python itself refuses to read very long ones, which would fail every reconcile without a reason."""
+    with pytest.raises(Unbuildable, match="use a number"):
+        record_shape(scaled(extra))
+
+
+def test_power_saving_stays_on_until_the_records_are_gone() -> None:
+    """Without it a node that powers up has a minute for that, and one that a job was given never does."""
+
+    def lines(node: NodeSet) -> list[str]:
+        cluster = slurm_conf.SlurmCluster(controller(), [node])
+        text = slurm_conf.controller_files(cluster, found())["slurm.conf"]
+        return [line for line in text.splitlines() if "Suspend" in line]
+
+    said = {"conditions": [{"type": "Autoscaling", "status": "False", "reason": "Leaving"}]}
+    left = lines(node_set("gpu", status=said, partition={"enabled": True}))
+    assert left[-1].startswith("PartitionName=gpu Nodes=gpu SuspendTimeout=60 ResumeTimeout=600")
+    assert left[:-1] == lines(scaled())[:-1]
+    assert lines(node_set("gpu")) == []
+    assert lines(node_set("gpu", status={"conditions": [{"type": "Ready", "status": "True"}]})) == []

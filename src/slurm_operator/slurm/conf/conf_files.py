@@ -14,20 +14,24 @@ A value that would break the file raises ConfError, which names its parameter (`
 
 from __future__ import annotations
 
+import re
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING
 
 from slurm_operator.slurm.conf.conf_lines import check_line, merged, password, port, settings, text, word
+from slurm_operator.slurm.model import hostlist
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _AUTH_INFO = ("use_client_ids",)
 _NOTHING = "/bin/true"
-# A year. Only a finite time switches power saving on for the partitions that have a shorter one.
+# A year. Only a finite time switches power saving on for the nodes that have a shorter one.
 _NEVER_IDLE = 31_536_000
 # The end of the name of a partition in which no job can run.
 _TIMES_ONLY = "-power-saving"
+# Items of a list of nodes: a comma in brackets does not end one.
+_EXCLUDED = re.compile(r"(?:[^,\[]|\[[^\]]*\]?)+")
 _CONTROLLER_PARAMETERS = ("enable_configless", "reconfig_on_restart")
 
 
@@ -59,9 +63,12 @@ class Scripts:
 
 @dataclass(frozen=True, slots=True)
 class PowerSaving:
-    """When Slurm powers the nodes of a node set down, how long it waits, and how many idle ones it keeps."""
+    """How long Slurm waits for the nodes of a node set, and how many idle ones it keeps.
 
-    idle: int
+    When it powers them down is part of their records (`slurmd_records`). A partition with such a time would
+    give it to all nodes without one that have the feature, also to those of other node sets.
+    """
+
     suspend_timeout: int
     resume_timeout: int
     keeps: int = 0
@@ -208,7 +215,8 @@ def slurm_conf(conf: SlurmConf) -> str:
         ),
         ("POWER SAVING", _power_saving(conf, kept)),
         ("NODESET & PARTITION", [line for group in conf.node_groups for line in _node_group(group)]),
-        *_extra(conf.extra, required | ({"SuspendExcNodes": kept} if kept else {})),
+        ("EXTRA CONFIG", [conf.extra] if conf.extra else []),
+        ("MERGED CONFIG", [*merged(conf.extra, required), *_kept_up_too(conf.extra, kept)]),
     )
 
 
@@ -302,6 +310,27 @@ def _kept_up(conf: SlurmConf) -> tuple[str, ...]:
     )
 
 
+def _kept_up_too(extra: str, kept: tuple[str, ...]) -> list[str]:
+    """Return the line that keeps up the nodes that the user excludes, too, if both name some.
+
+    Where one of them has a count, Slurm splits at every comma, so none may be left in brackets.
+    """
+    given = settings(extra).get("suspendexcnodes")
+    if not kept or given is None:
+        return []
+    others = [name for item in _EXCLUDED.findall(given.strip('"')) for name in _without_commas(item)]
+    return [f"SuspendExcNodes={','.join(dict.fromkeys((*kept, *others)))}"]
+
+
+def _without_commas(item: str) -> list[str]:
+    if "," not in item or ":" in item:
+        return [item]
+    try:
+        return hostlist.expand(item)
+    except ValueError:
+        return [item]  # Slurm reports what is wrong with it
+
+
 def _power_saving(conf: SlurmConf, kept: Iterable[str]) -> list[str]:
     """Return what switches power saving on, where a node set asks for it, and for no other one.
 
@@ -330,15 +359,11 @@ def _node_group(group: NodeGroup) -> list[str]:
         check_line(f"PartitionName={group.name}", group.partition)
         lines.append(f"PartitionName={group.name} Nodes={group.name}{power} {group.partition}")
     else:
-        # Slurm has the timeouts by partition only; of the partitions of a node the longest counts. The time
-        # of a record (`slurmd_records`) is what applies; that of the partition is for records without one.
+        # Slurm has the timeouts by partition only; of the partitions of a node the longest counts.
         name = f"{group.name}{_TIMES_ONLY}"
         lines.append(f"{word('PartitionName', name)} Nodes={group.name}{power} Hidden=YES State=INACTIVE")
     return lines
 
 
 def _times(power: PowerSaving) -> str:
-    return (
-        f"SuspendTime={power.idle} SuspendTimeout={power.suspend_timeout} "
-        f"ResumeTimeout={power.resume_timeout}"
-    )
+    return f"SuspendTimeout={power.suspend_timeout} ResumeTimeout={power.resume_timeout}"

@@ -211,8 +211,11 @@ def drained_by_us(node: Node, prefix: str) -> bool:
 
 
 def powering_up(node: Node) -> bool:
-    """Return whether Slurm powers a node up, or is about to."""
-    return not _POWERING_UP.isdisjoint(node.state)
+    """Return whether Slurm powers a node up, or is about to: a job was given one that is powered down."""
+    if not _POWERING_UP.isdisjoint(node.state):
+        return True
+    allocated = bool(node.alloc_cpus) or not {"ALLOCATED", "MIXED"}.isdisjoint(node.state)
+    return "POWERED_DOWN" in node.state and allocated
 
 
 def downed_by_slurm(node: Node, prefix: str) -> bool:
@@ -230,6 +233,15 @@ def downed_by_slurm(node: Node, prefix: str) -> bool:
 def downed_by_power_saving(node: Node) -> bool:
     """Return whether the reason of a node is one that slurmctld gives to nodes that it powers up."""
     return not node.reason or node.reason.startswith(_POWER_REASONS)
+
+
+def downed_by_others(node: Node, prefix: str) -> bool:
+    """Return whether a node is down for a reason that neither slurmctld's power saving nor the operator gave.
+
+    It may have been a drain: Slurm lifts that of a node that does not come up in time, and keeps the reason.
+    """
+    foreign = _owner(node.reason, prefix) is _Owner.FOREIGN
+    return "DOWN" in node.state and foreign and not downed_by_power_saving(node)
 
 
 def downed_by_us(node: Node, prefix: str) -> bool:

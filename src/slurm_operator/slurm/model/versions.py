@@ -26,6 +26,7 @@ class Feature(StrEnum):
     TOPOLOGY = "setting the topology of a node"
     RESERVATIONS = "creating, changing or deleting a reservation"
     CREATE_NODES = "creating nodes"
+    SUSPEND_TIME = "creating nodes with a SuspendTime of their own"
 
 
 # The version with which each came. An older server takes an unknown field with a warning and does nothing, so
@@ -34,6 +35,7 @@ NEEDS: Final = {
     Feature.TOPOLOGY: "v0.0.43",
     Feature.RESERVATIONS: "v0.0.43",
     Feature.CREATE_NODES: "v0.0.44",
+    Feature.SUSPEND_TIME: "v0.0.45",
 }
 
 

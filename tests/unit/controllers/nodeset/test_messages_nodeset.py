@@ -91,6 +91,7 @@ SAMPLES: dict[str, list[Any]] = {
     ],
     "failing": [("gpu-0",)],
     "powering_up": [("gpu-0",)],
+    "awaited": [("gpu-0",)],
     "node_cordoned": [("node-1", "gpu-0")],
     "removal_requested": [("gpu-0", "eviction: alice"), ("gpu-0", "")],
     "drained": [("gpu-0",)],

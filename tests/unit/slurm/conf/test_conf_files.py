@@ -139,10 +139,13 @@ def _lines(*groups: conf_files.NodeGroup, extra: str = "") -> list[str]:
 
 
 def test_power_saving_is_switched_on_only_where_a_node_set_asks_for_it() -> None:
-    """Other nodes are powered down after a year, and the programs do nothing."""
+    """Other nodes are powered down after a year, and the programs do nothing.
+
+    No partition has a SuspendTime: another NodeSet may give its nodes the feature, and would be powered down.
+    """
     assert not any("Suspend" in line for line in _lines(conf_files.NodeGroup("a", "State=UP")))
-    times = "SuspendTime=300 SuspendTimeout=60 ResumeTimeout=600"
-    power = conf_files.PowerSaving(idle=300, suspend_timeout=60, resume_timeout=600)
+    times = "SuspendTimeout=60 ResumeTimeout=600"
+    power = conf_files.PowerSaving(suspend_timeout=60, resume_timeout=600)
     assert _lines(conf_files.NodeGroup("a", "State=UP", power), conf_files.NodeGroup("b", None, power)) == [
         "### POWER SAVING ###",
         "SuspendProgram=/bin/true",
@@ -160,8 +163,31 @@ def test_power_saving_is_switched_on_only_where_a_node_set_asks_for_it() -> None
 
 def test_idle_nodes_that_are_kept_join_those_of_the_user() -> None:
     """A count of 0 would mean all nodes, so it is left out."""
-    some = conf_files.PowerSaving(idle=1, suspend_timeout=10, resume_timeout=10, keeps=2)
+    some = conf_files.PowerSaving(suspend_timeout=10, resume_timeout=10, keeps=2)
     none = replace(some, keeps=0)
     groups = (conf_files.NodeGroup("a", "State=UP", some), conf_files.NodeGroup("b", "State=UP", none))
     assert "SuspendExcNodes=a:2" in _lines(*groups)
     assert "SuspendExcNodes=a:2,x-[1-2]" in _lines(*groups, extra="SuspendExcNodes=x-[1-2]")
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("Login1,Login3", "a:2,Login1,Login3"),
+        ("n[1,3-4],x", "a:2,n1,n3,n4,x"),
+        ('"n[1-4]:2"', "a:2,n[1-4]:2"),
+        ("n[1,", "a:2,n[1,"),
+        ("a:2", "a:2"),
+    ],
+)
+def test_nodes_that_the_user_keeps_up_are_still_the_same(given: str, line: str) -> None:
+    """Names have their case, and beside a count Slurm would end an item at a comma in brackets."""
+    some = conf_files.PowerSaving(suspend_timeout=10, resume_timeout=10, keeps=2)
+    found = conf_files.slurm_conf(
+        replace(
+            CLUSTER,
+            node_groups=(conf_files.NodeGroup("a", "State=UP", some),),
+            extra=f"SuspendExcNodes={given}",
+        )
+    )
+    assert found.splitlines()[-1] == f"SuspendExcNodes={line}"

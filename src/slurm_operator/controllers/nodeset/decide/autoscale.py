@@ -3,7 +3,8 @@
 Slurm has a CLOUD record for each of `maxReplicas` workers (`node_records`). Its power saving decides which of
 them are up, and the pods follow:
 
-    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it
+    powered down              no pod; one that exists is deleted, as soon as `deletion` allows it, except
+                              one that a user has cordoned
     powered down, allocated   a job was given the node, and the power-up follows: a pod
     powering up               a pod
     up                        a pod; one that was lost is created again
@@ -21,9 +22,11 @@ from collections import Counter
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
+from slurm_operator.api import wellknown
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import messages
 from slurm_operator.controllers.nodeset.decide.actions import Defer, Note, RemovalCause
+from slurm_operator.controllers.nodeset.decide.cordon import Author, author
 from slurm_operator.controllers.nodeset.decide.observation import FailedResume
 from slurm_operator.controllers.nodeset.decide.scale import (
     Demand,
@@ -36,12 +39,12 @@ from slurm_operator.controllers.nodeset.decide.scale import (
 )
 from slurm_operator.controllers.nodeset.decide.slurm_state import draining, node_busy
 from slurm_operator.controllers.nodeset.decide.update import max_unavailable
-from slurm_operator.slurm.decide.node_changes import powering_up
+from slurm_operator.slurm.decide.node_changes import downed_by_others, powering_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.decide.slurm_state import SlurmState
     from slurm_operator.slurm.model.records import Node
     from slurm_operator.slurm.model.view import ClusterView
@@ -116,7 +119,7 @@ def powered(seen: Observation, slurm: SlurmState) -> Demand:
     for worker in active:
         if worker.ordinal is None or worker.ordinal >= limit:
             demand.going[worker.uid] = RemovalCause.SCALE_IN
-        elif power(slurm, worker.slurm_name) in WITHOUT_POD:
+        elif power(slurm, worker.slurm_name) in WITHOUT_POD and not _cordoned_by_user(seen, slurm, worker):
             demand.going[worker.uid] = RemovalCause.POWERED_DOWN
         else:
             demand.stay.append(worker)
@@ -140,6 +143,11 @@ def powered(seen: Observation, slurm: SlurmState) -> Demand:
     return demand
 
 
+def _cordoned_by_user(seen: Observation, slurm: SlurmState, worker: Worker) -> bool:
+    """Return whether a user has cordoned a pod, which alone remembers that: its drain in Slurm is ours."""
+    return author(seen, slurm, worker) is Author.PERSON
+
+
 def _note_powered_down(seen: Observation, demand: Demand) -> None:
     number = sum(demand.going.get(worker.uid) is RemovalCause.POWERED_DOWN for worker in seen.workers)
     if number:
@@ -148,7 +156,10 @@ def _note_powered_down(seen: Observation, demand: Demand) -> None:
 
 
 def convert(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
-    """Replace workers whose record is of the wrong kind: some at a time, idle ones first."""
+    """Replace workers whose record is of the wrong kind: some at a time, idle ones first.
+
+    Those that Slurm has powered down since take no work, and are not among the ones that wait for their turn.
+    """
     wrong = [
         worker
         for worker in demand.stay
@@ -160,16 +171,21 @@ def convert(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
         scale_in_order(wrong, slurm, RemovalCause.AUTOSCALING),
         key=lambda one: not marked(one, RemovalCause.AUTOSCALING),
     )
-    for worker in ordered[: max_unavailable(seen, len(demand.stay))]:
-        demand.going[worker.uid] = RemovalCause.AUTOSCALING
+    off = [one.uid for one in ordered if power(slurm, one.slurm_name) in WITHOUT_POD]
+    serving = [one.uid for one in ordered if power(slurm, one.slurm_name) not in WITHOUT_POD]
+    for uid in (*off, *serving[: max_unavailable(seen, len(demand.stay))]):
+        demand.going[uid] = RemovalCause.AUTOSCALING
 
 
 def _replaceable(seen: Observation, slurm: SlurmState, node: Node | None) -> bool:
     """Return whether a record is of the wrong kind and may be deleted.
 
-    The drain of an administrator would be forgotten with the record, so both stay until it ends.
+    The drain of an administrator would be forgotten with the record, so both stay until it ends; and so would
+    be that the node was taken down.
     """
     if node is None or (power_of(node) is Power.PLAIN) != seen.nodeset.autoscaled:
+        return False
+    if downed_by_others(node, wellknown.REASON_PREFIX):
         return False
     return not draining(node) or slurm.ours(node.name)
 

@@ -261,6 +261,11 @@ def powering_up(node: str) -> str:
     return f"Node {node} is powering up and is drained afterwards"
 
 
+def awaited(node: str) -> str:
+    """Say that a deletion waits."""
+    return f"Node {node} is powering up, and a job may wait for the pod"
+
+
 def node_cordoned(node: str, pod: str) -> str:
     """Announce a cordon that follows that of the Kubernetes node."""
     return f"Kubernetes node {node} is cordoned: pod {pod} takes no new jobs"

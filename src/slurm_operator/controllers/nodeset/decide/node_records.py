@@ -6,7 +6,8 @@ their jobs run on, and a new record would show a busy worker as powered down. A 
 time is down until it is resumed. That is done here, after a pause that grows with each failure, and only for
 reasons that slurmctld itself or the operator gives. Records of the wrong kind, from before autoscaling was
 switched on or after it was switched off, are deleted once their workers are gone. So is a record whose CPUs,
-memory, features or GRES are no longer those of the NodeSet, while it is powered down.
+memory, features or GRES are no longer those of the NodeSet, while it is powered down. A record that an
+administrator has drained, marked FAIL or taken down stays.
 
 Without autoscaling slurmd creates the record of its node, and `pruneSlurmNodeRecords` says when it is
 deleted. Such a record is known by its comment, which names the pod and the NodeSet, UID included. It is
@@ -41,6 +42,7 @@ from slurm_operator.controllers.nodeset.decide.slurm_state import draining, node
 from slurm_operator.objects.slurmd_marks import pod_info
 from slurm_operator.objects.slurmd_names import Series
 from slurm_operator.slurm.decide.node_changes import (
+    downed_by_others,
     downed_by_power_saving,
     downed_by_slurm,
     drained_by_us,
@@ -200,11 +202,19 @@ def _keep_up(seen: Observation, slurm: SlurmState, found: RecordPlan) -> None:
     if scaling is None or not scaling.min_replicas:
         return
     up, free = 0, []
+    bearers = {worker.slurm_name for worker in seen.workers}
     for name in map(seen.nodeset.pod_hostname, range(seen.nodeset.most_replicas)):
         state, node = power(slurm, name), slurm.node(name)
         # What is unknown may be up already: a power-up was sent, or a list is awaited.
         up += state not in (Power.DOWN, Power.POWERING_DOWN, Power.ABSENT)
-        if state is Power.DOWN and node is not None and "IDLE" in node.state and not draining(node):
+        # Slurm would wait for a slurmd that is started after this, and an old pod is in the way of it.
+        if (
+            state is Power.DOWN
+            and name not in bearers
+            and node is not None
+            and "IDLE" in node.state
+            and not draining(node)
+        ):
             free.append(name)
     wanted = free[: max(0, min(scaling.min_replicas, seen.nodeset.most_replicas) - up)]
     if wanted:
@@ -242,8 +252,7 @@ def left(seen: Observation, slurm: SlurmState) -> bool:
         return False
     if not slurm.sees or seen.view is None:
         return True
-    # The drain of an administrator would be forgotten with the record.
-    return any(not draining(node) or drained_by_us(node, wellknown.REASON_PREFIX) for node in remaining(seen))
+    return any(not _kept(node, ours=drained_by_us(node, wellknown.REASON_PREFIX)) for node in remaining(seen))
 
 
 def remaining(seen: Observation) -> list[Node]:
@@ -264,11 +273,15 @@ def _of_nodeset(seen: Observation, node: Node, prefix: str) -> bool:
     """Return whether a record is one of this NodeSet: it has its feature, and a name that it has or had."""
     digits = node.name.removeprefix(prefix)
     numbered = digits.isascii() and digits.isdecimal() and len(digits) < len(str(_ANY))
-    return numbered and seen.nodeset.slurm_name in node.features
+    if not numbered or seen.nodeset.slurm_name not in node.features:
+        return False
+    # With another prefix the name may be a number of another NodeSet, which may have the feature, too.
+    asked = any(one.numbers is not None and node.name in one.numbers for one in seen.neighbours)
+    return not asked or node.name in Series(prefix, seen.nodeset.padding, seen.nodeset.most_replicas)
 
 
 def _unused(seen: Observation, slurm: SlurmState, node: Node) -> bool:
-    """Return whether a record without a pod has no job, no slurmd, and no drain of an administrator."""
+    """Return whether a record without a pod has no job and no slurmd, and no administrator keeps it."""
     jobs = None if seen.view is None else seen.view.jobs
     busy = jobs is None or node.name in jobs.by_node or bool(jobs.unplaced) or node_busy(node)
     # The cache may lack a pod that runs: what Slurm does not have as down is left alone.
@@ -277,8 +290,17 @@ def _unused(seen: Observation, slurm: SlurmState, node: Node) -> bool:
 
 
 def _kept_by_others(slurm: SlurmState, node: Node) -> bool:
-    """Return whether an administrator has drained or failed a node, which its record alone remembers."""
-    return "FAIL" in node.state or (draining(node) and not slurm.ours(node.name))
+    """Return whether an administrator keeps a node from work, which its record alone remembers."""
+    return _kept(node, ours=slurm.ours(node.name))
+
+
+def _kept(node: Node, *, ours: bool) -> bool:
+    """Return whether an administrator has drained, failed or taken down a node; `ours` is its drain."""
+    return (
+        "FAIL" in node.state
+        or (draining(node) and not ours)
+        or downed_by_others(node, wellknown.REASON_PREFIX)
+    )
 
 
 def _outdated(seen: Observation, node: Node) -> bool:

@@ -211,13 +211,29 @@ def _carry_out(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
 
 def _decide(seen: Observation, slurm: SlurmState, worker: Worker, claims: Sequence[Action]) -> Decision:
     """Return whether a pod pending removal may be deleted now."""
-    decision = may_delete(worker, slurm, seen.wall)
+    decision = _awaited(seen, slurm, worker) or may_delete(worker, slurm, seen.wall)
     if isinstance(decision, Defer) and slurm.unheard(worker.slurm_name):
         # Blocked all the same; a restart changes nothing, so the condition of the pod stays as it is.
         decision = pod_status.recorded_wait(worker) or decision
     if isinstance(decision, Allow) and claims:
         decision = Defer(Reason.CLAIMS_PENDING, messages.OWNING_CLAIMS)
     return decision
+
+
+def _awaited(seen: Observation, slurm: SlurmState, worker: Worker) -> Defer | None:
+    """Say that a job may wait for a pod that was never scheduled, if no other pod would come in its place."""
+    nodeset = seen.nodeset
+    if worker.scheduled or worker.ordinal is None:
+        return None
+    if nodeset.autoscaled and not nodeset.deleting and worker.ordinal < nodeset.most_replicas:
+        return None
+    if not (nodeset.autoscaled or node_records.leaves(seen)):
+        return None
+    if (blind := slurm.blind(worker.slurm_name)) is not None:
+        return blind
+    if autoscale.power(slurm, worker.slurm_name) is not autoscale.Power.POWERING_UP:
+        return None
+    return Defer(Reason.POWERING_UP, messages.awaited(worker.slurm_name))
 
 
 def _delete(seen: Observation, worker: Worker, cause: RemovalCause, decision: Allow) -> DeletePod:

@@ -179,8 +179,9 @@ def _with_power_saving(
     except Unbuildable as error:
         lacks = "; ".join(f"{one.field}: {one.message}" for one in error.problems)
     version = None if connection is None else connection.rest.version
-    if version is not None and not offers(version, Feature.CREATE_NODES):
-        lacks = lack(version, Feature.CREATE_NODES)
+    # Slurm 25.11 creates nodes, but refuses a line with a SuspendTime (`record_shape`).
+    if version is not None and not offers(version, Feature.SUSPEND_TIME):
+        lacks = lack(version, Feature.SUSPEND_TIME)
     names = map(nodeset.pod_hostname, range(nodeset.most_replicas))
     view = seen.view
     if view is not None and not view.stale(seen.now) and view.suspicion is None:

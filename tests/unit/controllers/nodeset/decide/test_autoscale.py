@@ -11,11 +11,13 @@ from slurm_operator.controllers.nodeset.decide import actions, autoscale
 from slurm_operator.controllers.nodeset.decide.actions import Allow, Defer, RemovalCause
 from slurm_operator.controllers.nodeset.decide.autoscale import Power
 from slurm_operator.controllers.nodeset.decide.deletion import confirm, may_delete
+from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
 from slurm_operator.controllers.nodeset.decide.observation import ControllerState, FailedResume
 from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.controllers.nodeset.decide.status import report
+from slurm_operator.objects.slurmd_names import Series
 from slurm_operator.objects.slurmd_records import RecordShape
-from slurm_operator.slurm.decide.node_changes import ResumeCloud, SetState, decide
+from slurm_operator.slurm.decide.node_changes import Drain, ResumeCloud, SetState, decide
 from slurm_operator.slurm.model.records import Node, NodeUpdate
 from slurm_operator.slurm.model.view import Known
 from tests.support.simulation.kubernetes import SimPod, make_nodeset, moment
@@ -381,3 +383,111 @@ def test_what_is_sent_is_decided_on_the_newest_list() -> None:
         record(0, "DOWN", *CLOUD, reason="bad disk"),
     ):
         assert not isinstance(decide(ResumeCloud(), Known(other, NOW), prefix), NodeUpdate)
+
+
+def test_the_cordon_of_a_user_keeps_its_pod_when_slurm_powers_the_node_down() -> None:
+    """Slurm also powers down drained nodes; without the pod the drain would be taken back as one of ours."""
+    drained = record(0, *DOWN, "DRAIN", reason="slurm-operator: a user cordoned the pod")
+    mine = pod(0, annotations={wellknown.ANNOTATION_POD_CORDON: "true"})
+    seen = scaled(mine, high=1, slurm=(drained,))
+    assert not plan(seen).going
+    assert not some(seen, actions.DeletePod)
+    assert not some(seen, actions.UndrainNodes)
+    by_operator = {wellknown.ANNOTATION_POD_CORDON: "true", wellknown.ANNOTATION_POD_CORDON_BY: "NodeCordon"}
+    assert some(scaled(pod(0, annotations=by_operator), high=1, slurm=(drained,)), actions.DeletePod)
+
+
+def test_a_node_whose_pod_is_still_there_is_not_powered_up() -> None:
+    """Slurm waits for a slurmd that was started after the power-up: the old pod would only be in the way."""
+    for left in (pod(0), pod(0, deleting=True)):
+        assert not some(scaled(left, low=1, high=1, slurm=(record(0, *DOWN),)), actions.PowerUpNodes)
+    other = scaled(pod(0), low=1, slurm=(record(0, *DOWN), record(1, *DOWN)))
+    assert [one.names for one in some(other, actions.PowerUpNodes)] == [("gpu-1",)]
+
+
+def test_a_nodeset_that_is_deleted_does_not_wait_for_a_record_that_is_never_deleted() -> None:
+    """An administrator has marked it FAIL, or taken it down: its record alone remembers that."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    nodeset = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 1}, deleting=True)
+    for kept in (
+        record(0, "IDLE", *CLOUD, "FAIL"),
+        record(0, *DOWN, "DRAIN", reason="bad disk"),
+        record(0, "DOWN", *CLOUD, reason="bad disk"),
+    ):
+        seen = observe(slurm=(kept,), nodeset=nodeset, record=SHAPE)
+        assert not some(seen, actions.DeleteRecord)
+        assert some(seen, actions.RemoveFinalizer)
+
+
+def test_a_node_that_an_administrator_took_down_is_not_replaced_by_one_that_is_idle() -> None:
+    """Its record alone remembers that. Slurm turns the drain of a node that does not come up into DOWN."""
+    for reason in ("bad disk", "bad disk : ResumeTimeout reached"):
+        taken = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason=reason, real_memory=500)
+        assert not some(scaled(slurm=(taken,), high=1), actions.DeleteRecord)
+        plain = record(0, "DOWN", "DYNAMIC_NORM", reason=reason)
+        assert not some(scaled(slurm=(plain,), high=1), actions.DeleteRecord)
+        assert not plan(scaled(pod(0), slurm=(plain,), high=1)).going
+    late = record(0, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached", real_memory=500)
+    assert some(scaled(slurm=(late,), high=1), actions.DeleteRecord)
+
+
+def test_records_of_another_nodeset_are_left_alone() -> None:
+    """gpu-10 may be number 10 of the prefix gpu-, or number 0 of gpu-1, whose nodes have the feature, too."""
+    other = Neighbour("gpu-1", "uid-other", older=False, numbers=Series("gpu-1", 0, 3), fit=None)
+    theirs = node("gpu-10", *DOWN, cpus=2, real_memory=1000, features=("gpu", "gpu-1"))
+    seen = scaled(slurm=(record(0, *DOWN), theirs), high=1, neighbours=(other,))
+    assert not some(seen, actions.DeleteRecord)
+    assert some(dataclasses.replace(seen, neighbours=()), actions.DeleteRecord)
+    mine = scaled(
+        slurm=(record(0, *DOWN, real_memory=500),),
+        high=1,
+        neighbours=(dataclasses.replace(other, numbers=Series("gpu-", 0, 3)),),
+    )
+    assert some(mine, actions.DeleteRecord)
+
+
+def test_a_node_that_was_just_given_to_a_job_is_not_drained() -> None:
+    """It is powered down for some seconds still; the power-up follows, and a drain would requeue the job."""
+    given = record(0, "MIXED", *CLOUD, "POWERED_DOWN", alloc=2)
+    cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
+    assert not some(scaled(pod(0, annotations=cordon), high=1, slurm=(given,)), actions.DrainNodes)
+    assert not isinstance(decide(Drain("x"), Known(given, NOW), wellknown.REASON_PREFIX), NodeUpdate)
+
+
+def waiting(number: int, /, **fields: Any) -> SimPod:
+    """Return a pod that waits for a Kubernetes node."""
+    return pod(number, node="", phase="Pending", started=False, ready_since=None, **fields)
+
+
+def test_the_pod_for_which_a_job_waits_is_kept_until_its_node_is_up() -> None:
+    """Whatever no longer wants it: without it Slurm gives up, and a job that is not requeued fails."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    off = make_nodeset(replicas=0, finalizers=FINALIZER, status=said)
+    wrong_kind = make_nodeset(replicas=2, finalizers=FINALIZER, status=said)
+    leaving = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 2}, deleting=True)
+    for state in (RESUMING, ("MIXED", *CLOUD, "POWERED_DOWN")):
+        slurm = (record(0, *DOWN), record(1, *state, alloc=2))
+        for seen in (
+            scaled(waiting(1), high=1, slurm=slurm),
+            *(observe(waiting(1), slurm=slurm, nodeset=one) for one in (off, wrong_kind, leaving)),
+        ):
+            assert not some(seen, actions.DeletePod)
+            assert not some(seen, actions.DrainNodes)
+            assert [one.wait.reason for one in plan(seen).blocked] == [Reason.POWERING_UP]
+    blind = scaled(waiting(1), high=1, view=None)
+    assert not some(blind, actions.DeletePod)
+    late = (record(0, *DOWN), record(1, "DOWN", *CLOUD, "POWERED_DOWN", reason="ResumeTimeout reached"))
+    assert some(scaled(waiting(1), high=1, slurm=late), actions.DeletePod)
+    replaced = scaled(waiting(1, revision="r0"), slurm=(record(0, *DOWN), record(1, *RESUMING, alloc=2)))
+    assert some(replaced, actions.DeletePod)
+
+
+def test_after_switching_it_off_what_is_powered_down_does_not_wait_for_its_turn() -> None:
+    """Its pod takes no work any more, and is in the way of a power-up; others are replaced one by one."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    one = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}}
+    nodeset = make_nodeset(replicas=4, finalizers=FINALIZER, status=said, updateStrategy=one)
+    lists = (record(0, *UP), record(1, *UP), record(2, *SUSPENDING), record(3, *DOWN))
+    seen = observe(pod(0), pod(1), pod(2), pod(3), slurm=lists, nodeset=nodeset)
+    assert {*plan(seen).going} == {"uid-1", "uid-2", "uid-3"}
+    assert [one.name for one in some(seen, actions.DeletePod)] == ["gpu-2", "gpu-3"]
