@@ -35,6 +35,7 @@ TOLERATION = 20
 SOONER = [f"--default-{taint}-toleration-seconds={TOLERATION}" for taint in ("not-ready", "unreachable")]
 HA_VALUES = ROOT / "examples" / "ha-values.yaml"
 FIGURES = pytest.StashKey[list[str]]()
+FAILED = pytest.StashKey[int]()
 
 LACKING = what_is_lacking()
 collect_ignore_glob = ["test_*.py"] if LACKING else []
@@ -98,6 +99,17 @@ def site(
         )
         await_slurm(cluster, say, WORKERS)
         yield Site(box, cluster, private, figures=pytestconfig.stash.setdefault(FIGURES, []))
+
+
+@pytest.fixture(autouse=True)
+def _cleared_after_a_failure(request: pytest.FixtureRequest) -> None:
+    """Keep the failure of one test from failing those after it, which use the same cluster."""
+    if "site" not in request.fixturenames:
+        return
+    stash, failed = request.config.stash, request.session.testsfailed
+    if failed > stash.get(FAILED, 0):
+        stash[FAILED] = failed
+        request.getfixturevalue("site").clear(WORKERS)
 
 
 @pytest.fixture(scope="session")

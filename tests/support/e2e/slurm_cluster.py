@@ -129,6 +129,19 @@ class Site:
                 killed += 1
         return killed
 
+    def clear(self, replicas: int) -> None:
+        """Remove what a test that failed left behind: jobs that never end, cordons, NodeSets of its own."""
+        jobs = self.cluster.slurm("squeue", "--noheader", "--all", "--format=%i").split()
+        if jobs:
+            self.cluster.slurm("scancel", *jobs)
+        self.cluster.kubectl(
+            "uncordon", *(node["metadata"]["name"] for node in self.cluster.get("nodes")["items"])
+        )
+        for nodeset in self.cluster.get("nodesets")["items"]:
+            if (name := nodeset["metadata"]["name"]) != NODESET:
+                self.cluster.kubectl("delete", "nodeset", name, "--wait=false")
+        self.scale(replicas)
+
     def start_job(self, worker: str | None = None) -> Job:
         """Start a job, on a worker if one is named, and return when it runs."""
         where = () if worker is None else (f"--nodelist={worker}",)
