@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from slurm_operator import __version__
@@ -32,7 +33,7 @@ from tests.support.plugin.fake_kubernetes import (
     FakeKubernetes,
 )
 from tests.support.plugin.sample_authority import authority
-from tests.support.plugin.sample_rows import cluster
+from tests.support.plugin.sample_rows import cluster, jobs
 from tests.support.plugin.states import STATES
 
 if TYPE_CHECKING:
@@ -293,3 +294,19 @@ def test_every_command_has_a_golden_output() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.txt"))
     shown: Sequence[str] = re.findall(r"^\$ kubectl slurm (\w+)", text, re.MULTILINE)
     assert {*COMMANDS} - {*shown} == {"completion"}
+
+
+async def test_an_error_is_one_line_without_control_sequences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What slurmrestd or a user of Slurm wrote into an error neither steers the terminal nor adds a line."""
+    evil = "a\x1b]0;owned\x07\nb"
+    state = STATES["drain-by-a-person"]
+    workers = tuple(msgspec.structs.replace(one, state_reason_by=evil) for one in state.workers)
+    hostile = replace(state, workers=workers, jobs=jobs(error=evil))
+    async with serving(hostile, tmp_path) as (_, kubeconfig):
+        for command in ("explain job 43", f"undrain {state.pod}"):
+            code = await asyncio.to_thread(main, [*command.split(), "--kubeconfig", str(kubeconfig)])
+            err = capsys.readouterr().err
+            assert (code, err.count("\n")) == (1, 1), err
+            assert "a?]0;owned? b" in err
