@@ -177,11 +177,13 @@ def only_cluster(view: Overview, name: str) -> Overview:
         (one.namespace, one.name) for one in view.nodesets if one.cluster == name and one.namespace in places
     }
     blocked = tuple(one for one in view.blocked if (one.namespace, one.nodeset) in own)
-    total = view.blocked_total if len(blocked) == len(view.blocked) else len(blocked)
+    nodesets = tuple(one for one in view.nodesets if (one.namespace, one.name) in own)
+    # Of many blocked workers only some are sent; the NodeSets count all of theirs.
+    total = max(len(blocked), sum(one.blocked.total for one in nodesets))
     return msgspec.structs.replace(
         view,
         clusters=clusters,
-        nodesets=tuple(one for one in view.nodesets if (one.namespace, one.name) in own),
+        nodesets=nodesets,
         blocked=blocked,
         blocked_total=total,
         decisions=tuple(
