@@ -297,9 +297,10 @@ async def _explain_job(session: CommandSession, name: str) -> Explanation:
         if wrong:
             raise CommandError(f"jobs are unknown: {wrong[0]}")
         raise CommandError(f"Slurm lists no job {name} in {session.place}", ExitCode.NOT_FOUND)
-    if len(found) > 1:
+    if len({(part.namespace, part.cluster) for part, _ in found}) > 1:
         raise CommandError(f"{_several(f'job {name}', [part for part, _ in found])}")
-    part, job = found[0]
+    # The number of an array is that of all its tasks; the record with that very number comes first.
+    part, job = next(((part, job) for part, job in found if job.id == int(name)), found[0])
     nodesets, clusters = await _surroundings(session, part.namespace)
     workers = await session.view(lambda source: source.workers(part.namespace))
     return explain_job(
@@ -312,7 +313,7 @@ async def _explain_job(session: CommandSession, name: str) -> Explanation:
 
 
 def _several(what: str, parts: list[ClusterJobs]) -> str:
-    places = ", ".join(f"{one.namespace}/{one.cluster}" for one in parts)
+    places = ", ".join(sorted({f"{one.namespace}/{one.cluster}" for one in parts}))
     return f"{what} is in several clusters ({places}): add -n"
 
 

@@ -162,7 +162,9 @@ def _overview(state: State, query: dict[str, str]) -> Overview:
 
 
 def _jobs(state: State, query: dict[str, str]) -> JobReply:
-    rows = tuple(one for one in state.jobs.jobs if query.get("id", str(one.id)) == str(one.id))
+    # The number of an array is that of all its tasks.
+    numbers = {one: (str(one.id), str(one.array_job_id)) for one in state.jobs.jobs}
+    rows = tuple(one for one in state.jobs.jobs if query.get("id", str(one.id)) in numbers[one])
     if "cluster" in query and query["cluster"] != state.jobs.cluster:
         return JobReply(**_common())
     return JobReply(**_common(), items=(msgspec.structs.replace(state.jobs, jobs=rows),))

@@ -33,7 +33,7 @@ from tests.support.plugin.fake_kubernetes import (
     FakeKubernetes,
 )
 from tests.support.plugin.sample_authority import authority
-from tests.support.plugin.sample_rows import cluster, jobs
+from tests.support.plugin.sample_rows import cluster, job, jobs, pending
 from tests.support.plugin.states import STATES
 
 if TYPE_CHECKING:
@@ -310,3 +310,20 @@ async def test_an_error_is_one_line_without_control_sequences(
             err = capsys.readouterr().err
             assert (code, err.count("\n")) == (1, 1), err
             assert "a?]0;owned? b" in err
+
+
+async def test_an_array_of_jobs_is_explained_by_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number of an array is that of several records of one cluster: its own is explained."""
+    tasks = (
+        job(44, array_job_id=43, array_task="1"),
+        pending(43, "Resources", array_job_id=43, array_task="2-9"),
+    )
+    state = replace(STATES["healthy"], jobs=jobs(*tasks))
+    async with serving(state, tmp_path) as (_, kubeconfig):
+        arguments = ["explain", "job", "43", "--kubeconfig", str(kubeconfig)]
+        code = await asyncio.to_thread(main, arguments)
+        out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert out.startswith("Job 43_2-9 ")
