@@ -247,6 +247,8 @@ async def _history(session: CommandSession, palette: Palette) -> str:
 
 async def _explain(session: CommandSession, palette: Palette) -> str:
     found = await _EXPLAIN[session.options.kind](session, session.options.name)
+    # The operator may have failed after the first of several questions.
+    found = msgspec.structs.replace(found, limited=session.limited_because)
     if session.options.output in ("json", "yaml"):
         return formatted(found, session.options.output)
     return rendering.render_explanation(found, palette)

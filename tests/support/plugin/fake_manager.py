@@ -48,6 +48,8 @@ class FakeManager:
         self.state: State = STATES[state]
         self.namespace = "slurm"
         self.refusals: list[tuple[int, dict[str, Any]]] = []
+        self.broken: tuple[str, ...] = ()
+        """Paths that fail."""
         self.requests: list[web.Request] = []
         self.address = own_address()
         self.port = 0
@@ -81,6 +83,8 @@ class FakeManager:
         """Answer a request for a list."""
         if (refused := self._refused(request)) is not None:
             return refused
+        if request.match_info["what"] in self.broken:
+            return web.json_response({"error": {"code": "Broken", "message": "broken"}}, status=500)
         made = _REPLIES.get(request.match_info["what"])
         if made is None:
             return web.json_response({"error": {"code": "NotFound", "message": "no such path"}}, status=404)

@@ -327,3 +327,16 @@ async def test_an_array_of_jobs_is_explained_by_its_number(
         out, err = capsys.readouterr()
     assert (code, err) == (0, "")
     assert out.startswith("Job 43_2-9 ")
+
+
+async def test_an_explanation_says_that_parts_of_it_are_limited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the operator fails after it has listed the jobs, what conditions show is said to be that."""
+    async with serving(STATES["healthy"], tmp_path) as (server, kubeconfig):
+        server.manager.broken = ("overview", "workers")
+        for command in ("explain job 43", "explain nodeset workers"):
+            code = await asyncio.to_thread(main, [*command.split(), "--kubeconfig", str(kubeconfig)])
+            out, err = capsys.readouterr()
+            assert (code, err) == (0, "")
+            assert out.startswith("Limited view, from conditions and Events only: the operator refuses"), out
