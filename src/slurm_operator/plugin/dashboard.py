@@ -81,7 +81,7 @@ class Dashboard:
         refused = self._refused(request)
         if refused is not None:
             return refused
-        if "key" in request.query and request.path == "/":
+        if _brings_key(request):
             return self._exchange(request.query["key"])
         if not hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._cookie.encode()):
             text = "Open the address that `kubectl slurm dashboard` has printed; it works once.\n"
@@ -95,7 +95,7 @@ class Dashboard:
             return web.Response(status=421, text="This address serves 127.0.0.1 only.\n")
         if request.method != "GET":
             return web.Response(status=405, text="Only GET is answered.\n", headers={"Allow": "GET"})
-        if request.headers.get("Sec-Fetch-Site", "") not in _SAME_SITE and "key" not in request.query:
+        if request.headers.get("Sec-Fetch-Site", "") not in _SAME_SITE and not _brings_key(request):
             return web.Response(status=403, text="Requests of other sites are refused.\n")
         return None
 
@@ -143,6 +143,11 @@ class Dashboard:
                         status=502, text=f"The operator cannot be reached ({type(error).__name__}).\n"
                     )
         raise AssertionError
+
+
+def _brings_key(request: web.Request) -> bool:
+    """Return whether this is the address that was printed, which may be a link on another page."""
+    return "key" in request.query and request.path == "/"
 
 
 async def _passed_on(request: web.Request, reply: aiohttp.ClientResponse) -> web.StreamResponse:

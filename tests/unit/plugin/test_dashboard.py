@@ -1,0 +1,70 @@
+"""The dashboard's proxy on loopback, in front of an API server on loopback: who gets in, and how far."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import aiohttp
+from yarl import URL
+
+from slurm_operator.kube.client.client import Client
+from slurm_operator.kube.client.config import ClientConfig
+from slurm_operator.plugin.dashboard import Dashboard
+from slurm_operator.plugin.manager_api import ManagerApi
+from slurm_operator.plugin.pod_proxy import PodProxy
+from tests.support.plugin.fake_kubernetes import FakeKubernetes
+from tests.support.plugin.sample_authority import authority
+from tests.support.plugin.states import STATES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+
+
+@dataclass
+class Opened:
+    """A dashboard and the API server behind it."""
+
+    server: FakeKubernetes
+    page: Dashboard
+    address: str
+
+    @property
+    def base(self) -> URL:
+        """Return the address without its secret."""
+        return URL(self.address).with_query(None)
+
+
+@asynccontextmanager
+async def opened(port: int = 0) -> AsyncIterator[Opened]:
+    """Run a dashboard."""
+    async with FakeKubernetes(STATES["healthy"], authority("2099-12-31")) as server:
+        config = ClientConfig(server=server.server)
+        async with Client(config) as client, PodProxy(config, "test") as proxy:
+            page = Dashboard(ManagerApi(client, proxy), proxy)
+            try:
+                yield Opened(server, page, await page.start(port))
+            finally:
+                await page.stop()
+
+
+@asynccontextmanager
+async def browser(address: str = "") -> AsyncIterator[aiohttp.ClientSession]:
+    """Return a browser; with an address, one that has exchanged its secret for a cookie."""
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True)) as session:
+        if address:
+            async with session.get(address, allow_redirects=False) as response:
+                assert response.status == 303
+        yield session
+
+
+async def test_a_word_in_the_query_does_not_let_other_sites_in() -> None:
+    """Only the address with the secret may come from elsewhere, such as from a link; nothing else may."""
+    async with opened() as dashboard, browser(dashboard.address) as own:
+        for query in ({}, {"key": "x"}):
+            url = (dashboard.base / "api/v1/overview").with_query(query)
+            async with own.get(url, headers={"Sec-Fetch-Site": "same-site"}) as response:
+                assert response.status == 403
+        assert dashboard.server.manager.requests == []
