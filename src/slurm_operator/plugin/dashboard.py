@@ -42,7 +42,7 @@ _PASSED: Final = (
     "X-Frame-Options",
 )
 _SAME_SITE: Final = ("", "same-origin", "none")
-_UNAUTHORIZED, _UNAVAILABLE = 401, 503
+_UNAUTHORIZED, _NOT_FOUND, _UNAVAILABLE = 401, 404, 503
 _CLOSE_SECONDS: Final = 2.0
 
 
@@ -128,7 +128,8 @@ class Dashboard:
                     seconds=None if stream else 30.0,
                 )
                 async with opened as reply:
-                    if not last and reply.status in (_UNAUTHORIZED, _UNAVAILABLE):
+                    # The API server does not find the pod of a leader that is gone.
+                    if not last and reply.status in (_UNAUTHORIZED, _NOT_FOUND, _UNAVAILABLE):
                         self._api.forget(token=reply.status == _UNAUTHORIZED)
                         continue
                     return await _passed_on(request, reply)

@@ -14,13 +14,15 @@ from slurm_operator.kube.client.config import ClientConfig
 from slurm_operator.plugin.dashboard import Dashboard
 from slurm_operator.plugin.manager_api import ManagerApi
 from slurm_operator.plugin.pod_proxy import PodProxy
-from tests.support.plugin.fake_kubernetes import FakeKubernetes
+from tests.support.plugin.fake_kubernetes import CORE, OPERATOR, POD, FakeKubernetes
 from tests.support.plugin.sample_authority import authority
 from tests.support.plugin.states import STATES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{OPERATOR}/leases/slurm-operator"
+PODS = f"{CORE}/namespaces/{OPERATOR}/pods"
 
 
 @dataclass
@@ -68,3 +70,17 @@ async def test_a_word_in_the_query_does_not_let_other_sites_in() -> None:
             async with own.get(url, headers={"Sec-Fetch-Site": "same-site"}) as response:
                 assert response.status == 403
         assert dashboard.server.manager.requests == []
+
+
+async def test_a_leader_whose_pod_is_gone_is_left() -> None:
+    """After an update of the operator the page finds the new leader, however long it was not looked at."""
+    async with opened() as dashboard, browser(dashboard.address) as own:
+        objects = dashboard.server.objects
+        objects[f"{PODS}/manager-9"] = objects[f"{PODS}/{POD}"]
+        lease, before = objects[LEASE], {"spec": {"holderIdentity": "manager-9_1"}}
+        objects[LEASE] = {**lease, **before}
+        async with own.get(dashboard.base / "api/v1/overview") as response:
+            assert response.status == 404
+        objects[LEASE] = lease
+        async with own.get(dashboard.base / "api/v1/overview") as response:
+            assert response.status == 200
