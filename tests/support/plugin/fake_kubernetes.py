@@ -209,6 +209,7 @@ class FakeKubernetes:
     async def __aenter__(self) -> Self:
         app = web.Application()
         proxied = f"{CORE}/namespaces/{OPERATOR}/pods/{POD}:8082/proxy/api/v1"
+        app.router.add_get(f"{proxied}/stream", self.manager.stream)
         app.router.add_get(f"{proxied}/{{what}}", self.manager.api)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

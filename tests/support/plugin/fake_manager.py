@@ -6,9 +6,11 @@ a standby, an expired token, a version that is too old. What it hands out is `te
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -50,6 +52,8 @@ class FakeManager:
         self.refusals: list[tuple[int, dict[str, Any]]] = []
         self.broken: tuple[str, ...] = ()
         """Paths that fail."""
+        self.endless = False
+        """Whether streams go on until the client leaves."""
         self.requests: list[web.Request] = []
         self.address = own_address()
         self.port = 0
@@ -57,7 +61,7 @@ class FakeManager:
 
     async def __aenter__(self) -> Self:
         app = web.Application()
-        app.router.add_get("/api/v1/stream", self._stream)
+        app.router.add_get("/api/v1/stream", self.stream)
         app.router.add_get("/api/v1/{what}", self.api)
         app.router.add_get("/", self._page)
         app.router.add_get("/assets/{name}", self._asset)
@@ -105,13 +109,15 @@ class FakeManager:
             )
         return None
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request for a stream."""
         if (refused := self._refused(request)) is not None:
             return refused
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for number in range(3):
+        for number in count() if self.endless else range(3):
             await response.write(f"event: update\ndata: {number}\n\n".encode())
+            await asyncio.sleep(0.02 if self.endless else 0.0)
         return response
 
     async def _page(self, request: web.Request) -> web.Response:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -82,5 +83,31 @@ async def test_a_leader_whose_pod_is_gone_is_left() -> None:
         async with own.get(dashboard.base / "api/v1/overview") as response:
             assert response.status == 404
         objects[LEASE] = lease
+        async with own.get(dashboard.base / "api/v1/overview") as response:
+            assert response.status == 200
+
+
+async def test_an_address_that_is_opened_twice_is_closed() -> None:
+    """Who reads the address from a list of processes and is first must not go on unnoticed."""
+    async with opened() as dashboard, browser(dashboard.address) as thief, browser() as owner:
+        overview = dashboard.base / "api/v1/overview"
+        async with thief.get(overview) as response:
+            assert response.status == 200
+        dashboard.server.manager.endless = True
+        async with thief.get(dashboard.base / "api/v1/stream") as stream:
+            assert b"data: 0" in await stream.content.readuntil(b"\n\n")
+            async with owner.get(dashboard.address) as response:
+                assert (response.status, "has been used" in await response.text()) == (403, True)
+            await asyncio.wait_for(stream.read(), 30)
+        for one in (thief, owner):
+            async with one.get(overview) as response:
+                assert response.status == 403
+
+
+async def test_the_same_browser_may_open_the_address_again() -> None:
+    """A browser that restores its windows has the cookie."""
+    async with opened() as dashboard, browser(dashboard.address) as own:
+        async with own.get(dashboard.address, allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (303, "./")
         async with own.get(dashboard.base / "api/v1/overview") as response:
             assert response.status == 200
