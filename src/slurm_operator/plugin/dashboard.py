@@ -36,6 +36,8 @@ _PATHS: Final = re.compile(r"/(?:|assets/[a-z0-9-]+\.[a-z0-9]+|api/v1/[a-z]+)")
 _PASSED: Final = (
     "Content-Type",
     "Content-Security-Policy",
+    "Cross-Origin-Opener-Policy",
+    "Cross-Origin-Resource-Policy",
     "Cache-Control",
     "ETag",
     "Referrer-Policy",

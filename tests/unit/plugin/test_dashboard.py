@@ -12,9 +12,10 @@ from yarl import URL
 
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.client.config import ClientConfig
-from slurm_operator.plugin.dashboard import Dashboard
+from slurm_operator.plugin.dashboard import _PASSED, Dashboard
 from slurm_operator.plugin.manager_api import ManagerApi
 from slurm_operator.plugin.pod_proxy import PodProxy
+from slurm_operator.status_api import page
 from tests.support.plugin.fake_kubernetes import CORE, OPERATOR, POD, FakeKubernetes
 from tests.support.plugin.sample_authority import authority
 from tests.support.plugin.states import STATES
@@ -111,3 +112,8 @@ async def test_the_same_browser_may_open_the_address_again() -> None:
             assert (response.status, response.headers["Location"]) == (303, "./")
         async with own.get(dashboard.base / "api/v1/overview") as response:
             assert response.status == 200
+
+
+def test_all_headers_that_protect_the_page_are_passed_on() -> None:
+    """What the manager sets to protect the page holds also behind the proxy."""
+    assert {*page._HEADERS} <= {*_PASSED}
