@@ -58,3 +58,8 @@ class ReplySender:
             if request.transport is not None:
                 request.transport.abort()
             raise
+
+
+def left(request: web.Request) -> bool:
+    """Return whether the client of a request has closed its connection."""
+    return request.transport is None or request.transport.is_closing()

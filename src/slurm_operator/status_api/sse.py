@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from aiohttp import hdrs, web
 
 from slurm_operator.status_api.moments import moment
+from slurm_operator.status_api.reply_sender import left
 
 if TYPE_CHECKING:
     from slurm_operator.status_api.board import Board, Table
@@ -78,6 +79,8 @@ async def _follow(
     reviewed = loop.time()
     while host.leading:
         await asyncio.sleep(board.interval)
+        if left(request):
+            return
         if loop.time() - reviewed > _REVIEW_SECONDS:
             try:
                 allowed = await host.scope(request)

@@ -159,6 +159,22 @@ async def test_a_stream_that_is_not_read_is_disconnected() -> None:
         silent.close()
 
 
+async def test_a_client_that_leaves_frees_its_stream() -> None:
+    """A page that is loaded again and again takes one of the streams, not all of them."""
+    async with serving() as served:
+        served.fill(1)
+        for _ in range(32):
+            client = await served.ask_without_reading("stream")
+            assert b"200 OK" in await asyncio.get_running_loop().sock_recv(client, 4096)
+            client.close()
+        await asyncio.sleep(1.5)
+        async with (
+            aiohttp.ClientSession(headers={TOKEN_HEADER: "t"}) as session,
+            session.get(f"{served.url}/stream") as reply,
+        ):
+            assert reply.status == 200
+
+
 async def test_a_request_for_the_head_has_no_body() -> None:
     """The next request on the same connection is answered as usual."""
     async with serving() as served, aiohttp.ClientSession(headers={TOKEN_HEADER: "t"}) as session:
