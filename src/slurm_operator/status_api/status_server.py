@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from slurm_operator.status_api.board import Board
     from slurm_operator.status_api.decision_log import DecisionLog, Subject
     from slurm_operator.status_api.viewers import Scope
-    from slurm_operator.status_rows import ClusterRow, NodeSetRow, WorkerRow
+    from slurm_operator.status_rows import ClusterJobs, ClusterRow, NodeSetRow, WorkerRow
 
 _log = structlog.get_logger(__name__)
 
@@ -56,7 +56,6 @@ _MOST_BLOCKED: Final = 100
 _MOST_DECISIONS: Final = 50
 _MOST_HISTORY: Final = 1000
 _DEFAULT_HISTORY: Final = 200
-_MOST_PODS_OF_A_JOB: Final = 20
 _TRUE: Final = frozenset({"1", "true"})
 # The first fields of a reply, and its long lists.
 Reply = tuple[dict[str, Any], dict[str, list[Any]]]
@@ -277,7 +276,8 @@ class StatusServer(HttpServer):
             for row in self._board.clusters.values()
             if shown(row) and query.get("cluster", row.name) in ("", row.name)
         ]
-        items = await asyncio.gather(*(self._jobs_of(row, query) for row in clusters))
+        pods = self._pods_by_cluster()
+        items = await asyncio.gather(*(self._jobs_of(row, query, pods) for row in clusters))
         left, cut = MOST_ROWS, []
         for item in items:
             some = item.jobs[:left]
@@ -285,34 +285,25 @@ class StatusServer(HttpServer):
             cut.append(msgspec.structs.replace(item, jobs=some, shown=len(some)))
         return self.head(scope), {"items": cut}
 
-    async def _jobs_of(self, row: ClusterRow, query: Mapping[str, str]) -> Any:
+    async def _jobs_of(
+        self, row: ClusterRow, query: Mapping[str, str], pods: Mapping[tuple[str, str], Mapping[str, str]]
+    ) -> ClusterJobs:
         wanted = JobFilter(
             id=_number(query, "id", None),
             state=query.get("state", "").upper(),
             user=query.get("user", ""),
             partition=query.get("partition", ""),
-            on_node=self._jobs_on(row, query["node"]) if query.get("node") else None,
+            node=query.get("node", ""),
         )
         key = ConnectionKey("Controller", row.namespace, row.name)
-        return await self._jobs.rows(key, wanted, self._pods_of_jobs(row), MOST_ROWS)
+        return await self._jobs.rows(key, wanted, pods.get((row.namespace, row.name), {}), MOST_ROWS)
 
-    def _workers_of(self, row: ClusterRow) -> list[WorkerRow]:
-        return [
-            one
-            for one in self._board.workers.values()
-            if one.jobs and (one.namespace, one.cluster) == (row.namespace, row.name)
-        ]
-
-    def _jobs_on(self, row: ClusterRow, node: str) -> frozenset[int]:
-        return frozenset(job for one in self._workers_of(row) if one.slurm_node == node for job in one.jobs)
-
-    def _pods_of_jobs(self, row: ClusterRow) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for one in self._workers_of(row):
-            for job in () if one.without_pod else one.jobs:
-                pods = found.setdefault(job, [])
-                if len(pods) < _MOST_PODS_OF_A_JOB:
-                    pods.append(one.pod)
+    def _pods_by_cluster(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the pods of workers with jobs, by cluster and Slurm node."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for one in self._board.workers.values():
+            if one.jobs and not one.without_pod:
+                found.setdefault((one.namespace, one.cluster), {})[one.slurm_node] = one.pod
         return found
 
     async def _history(self, request: web.Request, scope: Scope) -> Reply:

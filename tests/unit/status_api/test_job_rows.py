@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from slurm_operator.slurm.model.jobs import NO_JOBS, NodeJobs, UnfinishedJobs
 from slurm_operator.slurm.model.records import JobDetail, NoVal
+from slurm_operator.slurm.model.steps import at_once
 from slurm_operator.slurm.rest.connections import ConnectionKey
-from slurm_operator.status_api.job_rows import JobFilter, cluster_jobs, job_row
+from slurm_operator.status_api.job_rows import JobFilter, choosing, job_row, ordering
 from tests.support.slurm.views import number
 
 if TYPE_CHECKING:
@@ -19,8 +21,10 @@ def job(job_id: int, state: str = "RUNNING", **fields: Any) -> JobDetail:
     return JobDetail(job_id=job_id, job_state=(state,), **fields)
 
 
-def listed(*jobs: JobDetail, limit: int = 1000, **wanted: Any) -> ClusterJobs:
-    return cluster_jobs(KEY, jobs, "", None, JobFilter(**wanted), {}, limit)
+def listed(
+    *jobs: JobDetail, limit: int = 1000, on: UnfinishedJobs = NO_JOBS, **wanted: Any
+) -> ClusterJobs:
+    return at_once(choosing(KEY, at_once(ordering(jobs)), JobFilter(**wanted), on, {}, limit))
 
 
 def test_running_jobs_come_first_and_counts_are_complete() -> None:
@@ -40,7 +44,8 @@ def test_filters_apply_before_the_limit() -> None:
     assert listed(*many, user="nobody-here").matched == 0
     assert listed(*many, partition="b").matched == 3000
     assert listed(*many, partition="c").matched == 0
-    assert listed(*many, on_node=frozenset({5, 6})).matched == 2
+    on = UnfinishedJobs({"n1": NodeJobs((5, 6), 0.0)})
+    assert [listed(*many, on=on, node=name).matched for name in ("n1", "n2")] == [2, 0]
     assert listed(job(1), job(2, "PENDING"), state="PENDING").matched == 1
 
 
