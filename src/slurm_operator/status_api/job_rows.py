@@ -45,6 +45,9 @@ _MEMORY: Final = 96 * 2**20
 _ORDER: Final = {"RUNNING": 0, "COMPLETING": 1, "SUSPENDED": 2, "PENDING": 3}
 _LAST: Final = len(_ORDER)
 _MOST_PODS: Final = 20
+# Users of Slurm may write much longer ones, and a reply has a thousand jobs.
+_LONGEST_TEXT: Final = 1024
+_MOST_WORDS: Final = 8
 # So many jobs take about a millisecond.
 _STEP: Final = 500
 
@@ -280,19 +283,19 @@ def job_row(job: JobDetail, workers: Sequence[str]) -> JobRow:
     return JobRow(
         id=job.job_id,
         array_job_id=_whole(job.array_job_id),
-        array_task=task if _whole(job.array_job_id) else "",
-        name=job.name,
-        user=job.user_name,
-        account=job.account,
-        partition=job.partition,
-        state=job.job_state,
-        state_reason=job.state_reason,
-        nodes=job.nodes,
+        array_task=_cut(task) if _whole(job.array_job_id) else "",
+        name=_cut(job.name),
+        user=_cut(job.user_name),
+        account=_cut(job.account),
+        partition=_cut(job.partition),
+        state=tuple(_cut(word) for word in job.job_state[:_MOST_WORDS]),
+        state_reason=_cut(job.state_reason),
+        nodes=_cut(job.nodes),
         node_count=_whole(job.node_count),
         cpus=_whole(job.cpus),
-        features=job.features,
-        reservation=job.resv_name,
-        dependency=job.dependency,
+        features=_cut(job.features),
+        reservation=_cut(job.resv_name),
+        dependency=_cut(job.dependency),
         priority=_whole(job.priority),
         submit_time=_time(job.submit_time),
         start_time=_time(job.start_time),
@@ -300,6 +303,10 @@ def job_row(job: JobDetail, workers: Sequence[str]) -> JobRow:
         time_limit_minutes=None if limit is None or not math.isfinite(limit) else int(limit),
         workers=tuple(workers),
     )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 1]}…"
 
 
 def _rank(job: JobDetail) -> tuple[int, int]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from slurm_operator.slurm.model.jobs import NO_JOBS, NodeJobs, UnfinishedJobs
 from slurm_operator.slurm.model.records import JobDetail, NoVal
 from slurm_operator.slurm.model.steps import at_once
@@ -65,6 +67,18 @@ def test_numbers_that_slurm_does_not_set_are_none() -> None:
     assert (row.time_limit_minutes, row.end_time, row.start_time, row.cpus) == (None, None, None, 0)
     assert row.workers == ("p-0",)
     assert job_row(job(1, end_time=number(1e300), cpus=number(4)), ()).end_time is None
+
+
+def test_long_texts_are_cut() -> None:
+    """A user of Slurm may write 128 KiB into a dependency, and a thousand jobs must fit into a reply."""
+    long = "x" * 200_000
+    texts = ("name", "user_name", "account", "partition", "state_reason", "nodes", "features", "resv_name")
+    given: dict[str, Any] = dict.fromkeys((*texts, "dependency", "array_task_string"), long)
+    row = job_row(job(1, array_job_id=_set(1), **given), ())
+    assert len(msgspec.json.encode(row)) < 20_000
+    assert row.dependency == f"{'x' * 1023}…"
+    assert job_row(job(1, name="x" * 1024), ()).name == "x" * 1024
+    assert len(msgspec.json.encode(job_row(JobDetail(job_id=1, job_state=(long,) * 50), ()))) < 20_000
 
 
 def _set(value: int) -> NoVal:
