@@ -201,6 +201,8 @@ class FakeKubernetes:
         self.forbidden: tuple[str, ...] = ()
         self.denied: tuple[str, ...] = ()
         self.patched: list[Manifest] = []
+        self.paths: list[str] = []
+        """What was asked for, apart from the manager."""
         self.manager = FakeManager()
         self.manager.state = state
         self.server = ""
@@ -237,6 +239,7 @@ class FakeKubernetes:
 
     async def _answer(self, request: web.Request) -> web.Response:
         method, path = request.method, request.path
+        self.paths.append(path)
         if any(f"{method} {path}".startswith(one) or path.startswith(one) for one in self.forbidden):
             return _status(403, "Forbidden", f"ann cannot {method.lower()} {path.rpartition('/')[2]}")
         if method == "POST":
