@@ -54,12 +54,12 @@ async def test_many_clients_do_not_hold_up_the_event_loop() -> None:
     """However many ask at the same time for however many jobs, each turn of the event loop is short."""
     async with asking(jobs=8000) as cache:
         await cache.rows(KEY, JobFilter(), {}, 1000)
-        asked = asyncio.gather(*(cache.rows(KEY, JobFilter(), {"n1": "pod-1"}, 1000) for _ in range(40)))
+        asked = asyncio.gather(*(cache.rows(KEY, JobFilter(), {"n1": "pod-1"}, 1000) for _ in range(100)))
         longest = 0.0
         while not asked.done():
             before = time.thread_time()
             await asyncio.sleep(0)
             longest = max(longest, time.thread_time() - before)
         assert {one.matched for one in await asked} == {8000}
-        # One after the other they take half a second and more.
-        assert longest < 0.1
+        # All of them take more than a second, and the server in this process takes some turns as well.
+        assert longest < 0.4
