@@ -2,8 +2,8 @@
 
 They come through clients of their own, with a circuit breaker, slots, deadlines and memory of their own: a
 slurmrestd that is slow or hostile here delays no poll of the operator and takes none of the memory that the
-operator's own lists need. At most one request per Slurm cluster is under way, and two in all. Rows are chosen in
-short steps, for one client at a time, since a list of all jobs is long and many clients may ask for it.
+operator's own lists need. At most one request per Slurm cluster is under way, and two in all. Rows are chosen
+in short steps, for one client at a time, since a list of all jobs is long and many clients may ask for it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ class ReplySender:
         """How many replies are in memory."""
 
     @asynccontextmanager
-    async def encoded(self, head: Mapping[str, Any], lists: Mapping[str, Iterable[Any]]) -> AsyncIterator[bytes]:
+    async def encoded(
+        self, head: Mapping[str, Any], lists: Mapping[str, Iterable[Any]]
+    ) -> AsyncIterator[bytes]:
         """Yield JSON of some fields and some long lists, to be sent at once.
 
         A TimeoutError if there is no turn for a while.

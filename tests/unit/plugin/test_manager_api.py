@@ -44,7 +44,7 @@ async def test_one_of_several_operators_has_to_be_named() -> None:
     async with calling() as (server, api):
         del server.objects[LEASE]
         server.objects[f"{LEASES}/leases"] = [lease("evil"), lease("slurm-system")]
-        with pytest.raises(ManagerUnavailable, match="evil, slurm-system.*--operator-namespace") as error:
+        with pytest.raises(ManagerUnavailable, match=r"evil, slurm-system.*--operator-namespace") as error:
             await api.connect()
         assert error.value.code == ExitCode.FAILED
 

@@ -23,9 +23,7 @@ def job(job_id: int, state: str = "RUNNING", **fields: Any) -> JobDetail:
     return JobDetail(job_id=job_id, job_state=(state,), **fields)
 
 
-def listed(
-    *jobs: JobDetail, limit: int = 1000, on: UnfinishedJobs = NO_JOBS, **wanted: Any
-) -> ClusterJobs:
+def listed(*jobs: JobDetail, limit: int = 1000, on: UnfinishedJobs = NO_JOBS, **wanted: Any) -> ClusterJobs:
     return at_once(choosing(KEY, at_once(ordering(jobs)), JobFilter(**wanted), on, {}, limit))
 
 

@@ -71,7 +71,7 @@ class Served:
         loop = asyncio.get_running_loop()
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        client.setblocking(False)
+        client.settimeout(0)
         await loop.sock_connect(client, ("127.0.0.1", self.server.port))
         request = f"GET /api/v1/{path} HTTP/1.1\r\nHost: x\r\n{TOKEN_HEADER}: t\r\n\r\n"
         await loop.sock_sendall(client, request.encode())
