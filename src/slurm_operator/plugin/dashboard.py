@@ -115,7 +115,8 @@ class Dashboard:
 
     def _known(self, request: web.Request) -> bool:
         given = request.cookies.get(self._name, "")
-        return hmac.compare_digest(given.encode(), self._cookie.encode())
+        # What is not UTF-8 came as surrogates.
+        return hmac.compare_digest(given.encode(errors="surrogateescape"), self._cookie.encode())
 
     def _exchange(self, request: web.Request) -> web.Response:
         """Take the key of the address, once, and give a cookie for it.
