@@ -122,7 +122,7 @@ def test_all_headers_that_protect_the_page_are_passed_on() -> None:
 async def test_a_cookie_that_is_no_text_is_refused() -> None:
     """Any program on the machine may send any bytes; the user's terminal shows no traceback for them."""
     async with opened() as dashboard:
-        port = dashboard.base.port
+        port = int(dashboard.base.port or 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         cookie = b"kubectl-slurm-%d=\xff" % port
         writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nCookie: %s\r\n\r\n" % (port, cookie))
