@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "kubectl slurm"
 OUTPUTS: Final = ("wide", "json", "yaml")
 SHELLS: Final = ("bash", "zsh", "fish")
+_LAST_PORT: Final = 65535
 # What a user may write for each kind that can be explained.
 KINDS: Final = {
     "pod": ("pod", "pods", "po"),
@@ -203,9 +204,11 @@ def _check(parser: LineParser, options: Options) -> None:
             parser.error(f"unknown kind {given!r}: want one of {', '.join(known)}")
         if not options.name:
             parser.error(f"a name is missing: {PROGRAM} {options.command} {given} NAME")
-        if options.kind == "job" and not options.name.isdigit():
+        if options.kind == "job" and not (options.name.isascii() and options.name.isdecimal()):
             parser.error(f"{options.name!r} is not the number of a job")
     if options.viewer and options.viewer.count("/") != 1:
         parser.error("--viewer: want NAMESPACE/NAME")
+    if not 0 <= options.port <= _LAST_PORT:
+        parser.error(f"--port: want a number from 0 to {_LAST_PORT}")
     if options.command == "drain" and not options.reason.strip():
         parser.error("--reason: empty")

@@ -177,11 +177,13 @@ def only_cluster(view: Overview, name: str) -> Overview:
         (one.namespace, one.name) for one in view.nodesets if one.cluster == name and one.namespace in places
     }
     blocked = tuple(one for one in view.blocked if (one.namespace, one.nodeset) in own)
-    total = view.blocked_total if len(blocked) == len(view.blocked) else len(blocked)
+    nodesets = tuple(one for one in view.nodesets if (one.namespace, one.name) in own)
+    # Of many blocked workers only some are sent; the NodeSets count all of theirs.
+    total = max(len(blocked), sum(one.blocked.total for one in nodesets))
     return msgspec.structs.replace(
         view,
         clusters=clusters,
-        nodesets=tuple(one for one in view.nodesets if (one.namespace, one.name) in own),
+        nodesets=nodesets,
         blocked=blocked,
         blocked_total=total,
         decisions=tuple(
@@ -245,6 +247,8 @@ async def _history(session: CommandSession, palette: Palette) -> str:
 
 async def _explain(session: CommandSession, palette: Palette) -> str:
     found = await _EXPLAIN[session.options.kind](session, session.options.name)
+    # The operator may have failed after the first of several questions.
+    found = msgspec.structs.replace(found, limited=session.limited_because)
     if session.options.output in ("json", "yaml"):
         return formatted(found, session.options.output)
     return rendering.render_explanation(found, palette)
@@ -295,9 +299,10 @@ async def _explain_job(session: CommandSession, name: str) -> Explanation:
         if wrong:
             raise CommandError(f"jobs are unknown: {wrong[0]}")
         raise CommandError(f"Slurm lists no job {name} in {session.place}", ExitCode.NOT_FOUND)
-    if len(found) > 1:
+    if len({(part.namespace, part.cluster) for part, _ in found}) > 1:
         raise CommandError(f"{_several(f'job {name}', [part for part, _ in found])}")
-    part, job = found[0]
+    # The number of an array is that of all its tasks; the record with that very number comes first.
+    part, job = next(((part, job) for part, job in found if job.id == int(name)), found[0])
     nodesets, clusters = await _surroundings(session, part.namespace)
     workers = await session.view(lambda source: source.workers(part.namespace))
     return explain_job(
@@ -310,7 +315,7 @@ async def _explain_job(session: CommandSession, name: str) -> Explanation:
 
 
 def _several(what: str, parts: list[ClusterJobs]) -> str:
-    places = ", ".join(f"{one.namespace}/{one.cluster}" for one in parts)
+    places = ", ".join(sorted({f"{one.namespace}/{one.cluster}" for one in parts}))
     return f"{what} is in several clusters ({places}): add -n"
 
 

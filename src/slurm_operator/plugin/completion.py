@@ -9,6 +9,7 @@ for two seconds at most; if that fails, none are offered.
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,7 @@ _VALUES: Final = {
     "-o": OUTPUTS,
     "--state": ("PENDING", "RUNNING", "COMPLETING", "SUSPENDED", "COMPLETED", "FAILED", "CANCELLED"),
 }
+_NAME: Final = re.compile(r"[a-z0-9.-]+")
 _SHORT_WITH_VALUE: Final = ("-n", "-o")
 _RESOURCES: Final = {
     "pod": ("v1", "pods", "app.kubernetes.io/name=slurmd"),
@@ -157,6 +159,8 @@ async def _ask(words: Sequence[str], kind: str) -> list[str]:
     async with Client(config, timeout=_SECONDS) as client:
         reply = await client.raw("GET", path, query={"labelSelector": selector} if selector else None)
     names = [one["metadata"]["name"] for one in msgspec.json.decode(reply)["items"]]
+    # bash expands the words that it is offered, and would run what a server sends as a name.
+    names = [name for name in names if _NAME.fullmatch(name)]
     return sorted(_starting(names, words[-1] if words else ""))
 
 

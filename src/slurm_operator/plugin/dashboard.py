@@ -2,7 +2,8 @@
 
 A browser cannot send the header that the manager wants, and other programs and pages on the machine must not
 get at what the user may see. So the address that is printed has a secret that works once: it is exchanged for
-a cookie, and nothing is served without that cookie. The Host header must be that of loopback, which stops
+a cookie, and nothing is served without that cookie; if the secret comes again without the cookie, another
+has read it, and nothing is served any more. The Host header must be that of loopback, which stops
 names of other sites that resolve to 127.0.0.1, and requests that another site makes are refused. Only the
 paths of the page are passed on.
 """
@@ -35,6 +36,8 @@ _PATHS: Final = re.compile(r"/(?:|assets/[a-z0-9-]+\.[a-z0-9]+|api/v1/[a-z]+)")
 _PASSED: Final = (
     "Content-Type",
     "Content-Security-Policy",
+    "Cross-Origin-Opener-Policy",
+    "Cross-Origin-Resource-Policy",
     "Cache-Control",
     "ETag",
     "Referrer-Policy",
@@ -42,8 +45,13 @@ _PASSED: Final = (
     "X-Frame-Options",
 )
 _SAME_SITE: Final = ("", "same-origin", "none")
-_UNAUTHORIZED, _UNAVAILABLE = 401, 503
+_UNAUTHORIZED, _NOT_FOUND, _UNAVAILABLE = 401, 404, 503
 _CLOSE_SECONDS: Final = 2.0
+_WRONG: Final = "This address is wrong. Open the one that `kubectl slurm dashboard` has printed.\n"
+_USED: Final = (
+    "This address has been used in another browser, so nothing more is served to either. "
+    "Run `kubectl slurm dashboard` again.\n"
+)
 
 
 class Dashboard:
@@ -54,6 +62,7 @@ class Dashboard:
         self._proxy = proxy
         self._key = secrets.token_urlsafe(32)
         self._cookie = secrets.token_urlsafe(32)
+        self._exchanged = False
         self._port = 0
         self._runner: web.AppRunner | None = None
 
@@ -81,9 +90,9 @@ class Dashboard:
         refused = self._refused(request)
         if refused is not None:
             return refused
-        if "key" in request.query and request.path == "/":
-            return self._exchange(request.query["key"])
-        if not hmac.compare_digest(request.cookies.get(self._name, "").encode(), self._cookie.encode()):
+        if _brings_key(request):
+            return self._exchange(request)
+        if not self._known(request):
             text = "Open the address that `kubectl slurm dashboard` has printed; it works once.\n"
             return web.Response(status=403, text=text)
         if _PATHS.fullmatch(request.rel_url.raw_path) is None:
@@ -95,7 +104,7 @@ class Dashboard:
             return web.Response(status=421, text="This address serves 127.0.0.1 only.\n")
         if request.method != "GET":
             return web.Response(status=405, text="Only GET is answered.\n", headers={"Allow": "GET"})
-        if request.headers.get("Sec-Fetch-Site", "") not in _SAME_SITE and "key" not in request.query:
+        if request.headers.get("Sec-Fetch-Site", "") not in _SAME_SITE and not _brings_key(request):
             return web.Response(status=403, text="Requests of other sites are refused.\n")
         return None
 
@@ -104,12 +113,23 @@ class Dashboard:
         # Cookies do not know ports, and two dashboards may be open.
         return f"kubectl-slurm-{self._port}"
 
-    def _exchange(self, key: str) -> web.Response:
-        """Take the key of the address, once, and give a cookie for it."""
-        if not self._key or not hmac.compare_digest(key.encode(), self._key.encode()):
-            text = "This address has been used, or is wrong. Run `kubectl slurm dashboard` again.\n"
-            return web.Response(status=403, text=text)
-        self._key = ""
+    def _known(self, request: web.Request) -> bool:
+        given = request.cookies.get(self._name, "")
+        # What is not UTF-8 came as surrogates.
+        return hmac.compare_digest(given.encode(errors="surrogateescape"), self._cookie.encode())
+
+    def _exchange(self, request: web.Request) -> web.Response:
+        """Take the key of the address, once, and give a cookie for it.
+
+        The browser is started with the address, which other users of the machine can read from the list of
+        processes. One of them may be first: so the cookie ends when the key comes from elsewhere as well.
+        """
+        if not hmac.compare_digest(request.query["key"].encode(), self._key.encode()):
+            return web.Response(status=403, text=_WRONG)
+        if self._exchanged and not self._known(request):
+            self._cookie = secrets.token_urlsafe(32)
+            return web.Response(status=403, text=_USED)
+        self._exchanged = True
         response = web.Response(status=303, headers={"Location": "./", "Cache-Control": "no-store"})
         response.set_cookie(self._name, self._cookie, httponly=True, samesite="Strict", path="/")
         return response
@@ -128,10 +148,11 @@ class Dashboard:
                     seconds=None if stream else 30.0,
                 )
                 async with opened as reply:
-                    if not last and reply.status in (_UNAUTHORIZED, _UNAVAILABLE):
+                    # The API server does not find the pod of a leader that is gone.
+                    if not last and reply.status in (_UNAUTHORIZED, _NOT_FOUND, _UNAVAILABLE):
                         self._api.forget(token=reply.status == _UNAUTHORIZED)
                         continue
-                    return await _passed_on(request, reply)
+                    return await self._pass_on(request, reply)
             except ManagerUnavailable as error:
                 return web.Response(status=502, text=f"{error}\n")
             except (aiohttp.ClientError, TimeoutError, KubeError, OSError) as error:
@@ -144,22 +165,28 @@ class Dashboard:
                     )
         raise AssertionError
 
-
-async def _passed_on(request: web.Request, reply: aiohttp.ClientResponse) -> web.StreamResponse:
-    """Send a reply to the browser as it comes."""
-    response = web.StreamResponse(status=reply.status)
-    for name in _PASSED:
-        if name in reply.headers:
-            response.headers[name] = reply.headers[name]
-    await response.prepare(request)
-    try:
-        async for piece in reply.content.iter_any():
-            await response.write(piece)
-    except (aiohttp.ClientError, OSError):
-        # The stream has ended on one of the two sides; the page connects again.
+    async def _pass_on(self, request: web.Request, reply: aiohttp.ClientResponse) -> web.StreamResponse:
+        """Send a reply to the browser as it comes, as long as its cookie holds."""
+        response = web.StreamResponse(status=reply.status)
+        for name in _PASSED:
+            if name in reply.headers:
+                response.headers[name] = reply.headers[name]
+        await response.prepare(request)
+        try:
+            async for piece in reply.content.iter_any():
+                if not self._known(request):
+                    break
+                await response.write(piece)
+        except (aiohttp.ClientError, OSError):
+            # The stream has ended on one of the two sides; the page connects again.
+            return response
+        await response.write_eof()
         return response
-    await response.write_eof()
-    return response
+
+
+def _brings_key(request: web.Request) -> bool:
+    """Return whether this is the address that was printed, which may be a link on another page."""
+    return "key" in request.query and request.path == "/"
 
 
 async def dashboard(session: CommandSession) -> int:

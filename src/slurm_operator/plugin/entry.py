@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from slurm_operator import __version__
 from slurm_operator.plugin.arguments import PROGRAM, parse
 from slurm_operator.plugin.exits import CommandError, ExitCode
+from slurm_operator.plugin.text_tables import visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -35,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return run(options)
     except CommandError as error:
-        sys.stderr.write(f"{PROGRAM}: {error}\n")
+        # Errors quote what Slurm and its users wrote.
+        sys.stderr.write(f"{PROGRAM}: {visible(str(error))}\n")
         return error.code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED

@@ -262,6 +262,9 @@ def _sizes(nodesets: Sequence[NodeSetRow], workers: Sequence[WorkerRow]) -> list
             continue
         if one.ready < one.desired:
             found.append(f"NodeSet {one.name}: {one.ready} of {counted(one.desired, 'worker')} ready.")
+        elif not idle and (unknown := one.states.get("unknown", 0)):
+            whose = "the state of 1 worker is" if unknown == 1 else f"the states of {unknown} workers are"
+            found.append(f"NodeSet {one.name}: {whose} unknown.")
         elif not idle and one.mode != "DaemonSet":
             found.append(
                 f"NodeSet {one.name} has all {counted(one.desired, 'worker')} that replicas asks for, "
@@ -278,7 +281,8 @@ def _power(scaling: AutoscalingRow) -> str:
 
 def _would_help(nodeset: NodeSetRow) -> bool:
     """Return whether one more worker could take a job: all that are wanted serve, and none is idle."""
-    full = nodeset.ready >= nodeset.desired and not nodeset.states.get("idle")
+    spare = nodeset.states.get("idle") or nodeset.states.get("unknown")
+    full = nodeset.ready >= nodeset.desired and not spare
     if nodeset.autoscaling is not None:
         return full and nodeset.autoscaling.nodes == {UP: nodeset.autoscaling.max_replicas}
     return full and nodeset.mode != "DaemonSet"

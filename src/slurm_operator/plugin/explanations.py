@@ -16,7 +16,7 @@ from slurm_operator.plugin.explain_power import (
     explain_power,
     late_lines,
 )
-from slurm_operator.plugin.text_tables import age, counted, listed, moment
+from slurm_operator.plugin.text_tables import age, counted, duration, listed, moment
 from slurm_operator.status_rows import StatusRow, find
 
 if TYPE_CHECKING:
@@ -100,7 +100,12 @@ def explain_pod(
         waits = (*power.waits_for, *waits)
     return Explanation(
         subject=_subject(worker),
-        state=(pod_line(worker, now), slurm_line(worker, now), *_jobs_line(worker, now)),
+        state=(
+            pod_line(worker, now),
+            slurm_line(worker, now),
+            *_jobs_line(worker, now),
+            *_jobs_listed(cluster),
+        ),
         why=_why(worker, power),
         waits_for=waits,
         since=_since(since, now) + (", when the pod was created" if since and rising else ""),
@@ -167,6 +172,16 @@ def _jobs_line(worker: WorkerRow, now: datetime | None) -> tuple[str, ...]:
     else:
         end = "; no time limit says when the last one ends"
     return (f"{counted(worker.job_count, 'job')} on it: {numbers}{more}{end}",)
+
+
+def _jobs_listed(cluster: ClusterRow | None) -> tuple[str, ...]:
+    """Return how old the list of jobs is, if it is too old to rely on."""
+    listing = None if cluster is None else cluster.views.get("jobs")
+    if listing is None or not (listing.stale or listing.age is None):
+        return ()
+    if listing.age is None:
+        return ("The operator has not listed the jobs yet",)
+    return (f"The operator's list of jobs is stale: {duration(listing.age)} old",)
 
 
 def _why(worker: WorkerRow, power: PowerExplanation | None) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ operator knows; it travels in a header of its own, because the API server remove
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
@@ -21,7 +22,7 @@ from slurm_operator.plugin.pod_proxy import PodPort
 from slurm_operator.status_rows import AUDIENCE, NOT_LEADER, TOKEN_HEADER, ErrorReply, StatusRow
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from slurm_operator.kube.client.client import Client
     from slurm_operator.plugin.pod_proxy import PodProxy
@@ -36,6 +37,8 @@ _RENEW_SECONDS: Final = 0.8 * TOKEN_SECONDS
 _TRIES: Final = 4
 _RETRY_SECONDS: Final = 0.5
 _OK, _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _TOO_MANY = 200, 401, 403, 404, 429
+
+_POD_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 
 V = TypeVar("V", bound=StatusRow)
 
@@ -83,7 +86,7 @@ async def _leader(client: Client, namespace: str) -> tuple[str, str]:
         if not namespace:
             leases = await client.list(Lease, fields={"metadata.name": LEASE})
             if leases.items:
-                found = leases.items[0]
+                found = _only_lease(leases.items)
                 return found.metadata.namespace, _pod_name(found)
     except Forbidden as error:
         forbidden = forbidden or error
@@ -98,6 +101,17 @@ async def _leader(client: Client, namespace: str) -> tuple[str, str]:
         + ("" if namespace else " or any other; if it is elsewhere, add --operator-namespace"),
         ExitCode.NO_OPERATOR,
     )
+
+
+def _only_lease(leases: Sequence[Lease]) -> Lease:
+    """Return the only Lease; who may create a Lease could otherwise pass for the operator."""
+    if len(leases) > 1:
+        places = ", ".join(sorted(one.metadata.namespace for one in leases))
+        raise ManagerUnavailable(
+            f"several namespaces have a Lease {LEASE} ({places}): name that of the operator with "
+            "--operator-namespace"
+        )
+    return leases[0]
 
 
 async def _single_pod(client: Client, namespace: str) -> str:
@@ -234,7 +248,9 @@ class ManagerApi:
         if isinstance(refused, _KubeStatus):
             self._refused_on_the_way(status, refused, last=last)
         elif refused.error.code == NOT_LEADER and not last:
-            if leader := refused.error.leader.rpartition("_")[0]:
+            leader = refused.error.leader.rpartition("_")[0]
+            # It becomes part of a path that is asked for with the credentials of the user.
+            if _POD_NAME.fullmatch(leader) is not None:
                 self.target = (
                     PodPort(self.target.namespace, leader, self.target.port) if self.target else None
                 )

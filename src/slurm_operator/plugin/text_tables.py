@@ -123,7 +123,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 def listed(counts: Mapping[str, int]) -> str:
     """Return counts by name, the largest first: `3 IDLE, 1 MIXED+DRAIN`."""
     order = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{number} {name}" for name, number in order if number)
+    return ", ".join(f"{number} {visible(name)}" for name, number in order if number)
 
 
 def shortened(text: str, length: int) -> str:

@@ -153,6 +153,7 @@ class DecisionLog:
         now, key = self._clock(), seen.nodeset.key
         before = self.plan(key).blocked
         blocked: dict[str, tuple[Blocked, datetime]] = {}
+        noted = 0
         for one in plan.blocked:
             if one.cause is None and one.pod in blocked:
                 continue  # what is to be done with the whole pod counts more than its drain
@@ -161,7 +162,8 @@ class DecisionLog:
                 known is not None and known[0].cause == one.cause and known[0].wait.reason == one.wait.reason
             )
             blocked[one.pod] = (one, known[1] if lasts and known is not None else now)
-            if known is None or known[0] != one:
+            if (known is None or known[0] != one) and noted < _MOST_OF_A_PLAN:
+                noted += 1
                 remark = Remark("blocked", _blocked(one), f"{one.wait.reason}: {one.wait.message}")
                 self._note(Subject("Pod", key.namespace, one.pod), key.name, remark, now)
         self._plans[key] = LastPlan(blocked, plan.waits, dict(plan.going), seen.revision.same, _late(seen))

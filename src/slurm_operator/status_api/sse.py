@@ -12,22 +12,21 @@ import contextlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from slurm_operator.status_api.moments import moment
-from slurm_operator.status_api.slicing import written
+from slurm_operator.status_api.reply_sender import left
 
 if TYPE_CHECKING:
     from slurm_operator.status_api.board import Board, Table
     from slurm_operator.status_api.decision_log import DecisionLog
+    from slurm_operator.status_api.reply_sender import ReplySender
     from slurm_operator.status_api.viewers import Scope
 
 _REVIEW_SECONDS: Final = 30.0
 _ALIVE_SECONDS: Final = 15.0
 # Ages of views are shown as well, and nothing tells of those.
 _AGES_SECONDS: Final = 10.0
-# A client that does not read for so long is gone.
-_WRITE_SECONDS: Final = 20.0
 _MOST_DECISIONS: Final = 100
 
 
@@ -46,7 +45,12 @@ class StreamHost(Protocol):
 
 
 async def serve_stream(
-    request: web.Request, host: StreamHost, board: Board, log: DecisionLog, scope: Scope
+    request: web.Request,
+    host: StreamHost,
+    board: Board,
+    log: DecisionLog,
+    scope: Scope,
+    sender: ReplySender,
 ) -> web.StreamResponse:
     """Send events until the client leaves, or may not see them any more."""
     response = web.StreamResponse(
@@ -58,7 +62,9 @@ async def serve_stream(
         }
     )
     await response.prepare(request)
-    stream = _Stream(response, board, log, request.query.get("namespace", ""))
+    if request.method == hdrs.METH_HEAD:
+        return response
+    stream = _Stream(request, response, board, log, sender)
     with contextlib.suppress(ConnectionError, TimeoutError):
         await _follow(request, host, board, stream, scope)
     return response
@@ -73,6 +79,8 @@ async def _follow(
     reviewed = loop.time()
     while host.leading:
         await asyncio.sleep(board.interval)
+        if left(request):
+            return
         if loop.time() - reviewed > _REVIEW_SECONDS:
             try:
                 allowed = await host.scope(request)
@@ -92,11 +100,20 @@ async def _follow(
 class _Stream:
     """What one client has been sent."""
 
-    def __init__(self, response: web.StreamResponse, board: Board, log: DecisionLog, namespace: str) -> None:
+    def __init__(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        board: Board,
+        log: DecisionLog,
+        sender: ReplySender,
+    ) -> None:
+        self._request = request
         self._response = response
         self._board = board
         self._log = log
-        self._namespace = namespace
+        self._sender = sender
+        self._namespace = request.query.get("namespace", "")
         self._version = 0
         self._decided = 0
         self._sent = 0.0
@@ -156,11 +173,10 @@ class _Stream:
     async def _send(
         self, event: str, head: dict[str, Any], tables: dict[str, list[Any]], decisions: list[Any]
     ) -> None:
-        data = await written(head, **tables, decisions=decisions)
-        # JSON has no line break of its own, so one line of data is enough.
-        await self._write(b"event: %s\ndata: %s\n\n" % (event.encode(), data))
+        async with self._sender.encoded(head, {**tables, "decisions": decisions}) as data:
+            # JSON has no line break of its own, so one line of data is enough.
+            await self._write(b"event: %s\ndata: %s\n\n" % (event.encode(), data))
 
     async def _write(self, data: bytes) -> None:
-        async with asyncio.timeout(_WRITE_SECONDS):
-            await self._response.write(data)
+        await self._sender.write(self._request, self._response, data)
         self._sent = asyncio.get_running_loop().time()

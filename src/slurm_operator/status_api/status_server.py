@@ -3,7 +3,7 @@
 Every replica listens. Only the one that leads has connections to Slurm and makes plans, so the others answer
 503 and name the leader. Each request carries a token (`viewers`); what it does not permit is left out, or
 refused if it was asked for by name. Long lists are encoded in slices, and only some requests are worked on at
-a time, so that no client holds up the event loop on which the reconcilers run.
+a time, so that no client holds up the event loop on which the reconcilers run, or takes the memory.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 import structlog
-from aiohttp import web
+from aiohttp import hdrs, web
 
 import slurm_operator
 from slurm_operator.kube.errors import KubeError
@@ -23,7 +23,7 @@ from slurm_operator.slurm.rest.connections import ConnectionKey
 from slurm_operator.status_api.job_rows import MOST_ROWS, JobDetailCache, JobFilter
 from slurm_operator.status_api.moments import moment
 from slurm_operator.status_api.page import page_routes
-from slurm_operator.status_api.slicing import written
+from slurm_operator.status_api.reply_sender import WRITE_SECONDS, ReplySender
 from slurm_operator.status_api.sse import serve_stream
 from slurm_operator.status_api.viewers import Viewers
 from slurm_operator.status_rows import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from slurm_operator.status_api.board import Board
     from slurm_operator.status_api.decision_log import DecisionLog, Subject
     from slurm_operator.status_api.viewers import Scope
-    from slurm_operator.status_rows import ClusterRow, NodeSetRow, WorkerRow
+    from slurm_operator.status_rows import ClusterJobs, ClusterRow, NodeSetRow, WorkerRow
 
 _log = structlog.get_logger(__name__)
 
@@ -56,8 +56,9 @@ _MOST_BLOCKED: Final = 100
 _MOST_DECISIONS: Final = 50
 _MOST_HISTORY: Final = 1000
 _DEFAULT_HISTORY: Final = 200
-_MOST_PODS_OF_A_JOB: Final = 20
 _TRUE: Final = frozenset({"1", "true"})
+# The first fields of a reply, and its long lists.
+Reply = tuple[dict[str, Any], dict[str, list[Any]]]
 
 
 class StatusError(Exception):
@@ -67,6 +68,10 @@ class StatusError(Exception):
         super().__init__(message)
         self.status = status
         self.code = code
+
+
+def _too_many() -> StatusError:
+    return StatusError(429, "TooManyRequests", "Too many requests are being answered; try again.")
 
 
 class StatusServer(HttpServer):
@@ -82,6 +87,7 @@ class StatusServer(HttpServer):
         *,
         identity: str = "",
         leader: Callable[[], str] = lambda: "",
+        write_seconds: float = WRITE_SECONDS,
     ) -> None:
         self._viewers = Viewers(client)
         self._board = board
@@ -92,6 +98,9 @@ class StatusServer(HttpServer):
         self._since: datetime | None = None
         self._requests = 0
         self._streams = 0
+        # Apart from each other: pages that connect again at the same time must not hold up commands.
+        self._replies = ReplySender(write_seconds)
+        self._events = ReplySender(write_seconds)
         lists = {
             "overview": self._overview,
             "clusters": self._clusters,
@@ -126,26 +135,45 @@ class StatusServer(HttpServer):
 
     # --- around every request
 
+    @property
+    def sending(self) -> int:
+        """Return how many replies are in memory."""
+        return self._replies.sending + self._events.sending
+
     def _guarded(
-        self, build: Callable[[web.Request, Scope], Awaitable[bytes]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        async def answer(request: web.Request) -> web.Response:
+        self, build: Callable[[web.Request, Scope], Awaitable[Reply]]
+    ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        async def answer(request: web.Request) -> web.StreamResponse:
             if self._requests >= _MOST_REQUESTS:
-                return self._refuse(
-                    StatusError(429, "TooManyRequests", "Too many requests are being answered; try again.")
-                )
+                return self._refuse(_too_many())
             self._requests += 1
             try:
                 scope = await self.scope(request)
                 await self._board.refresh()
-                body = await build(request, scope)
+                return await self._send(request, await build(request, scope))
             except StatusError as error:
                 return self._refuse(error)
             finally:
                 self._requests -= 1
-            return web.Response(body=body, content_type="application/json", headers=_HEADERS)
 
         return answer
+
+    async def _send(self, request: web.Request, reply: Reply) -> web.StreamResponse:
+        """Send a reply; what does not find its turn is refused."""
+        response = web.StreamResponse(headers={**_HEADERS, "Content-Type": "application/json"})
+        try:
+            async with self._replies.encoded(*reply) as body:
+                response.content_length = len(body)
+                await response.prepare(request)
+                if request.method != hdrs.METH_HEAD:
+                    await self._replies.write(request, response, body)
+        except TimeoutError:
+            if not response.prepared:
+                raise _too_many() from None
+        except ConnectionError:
+            # The client has left.
+            pass
+        return response
 
     async def scope(self, request: web.Request) -> Scope:
         """Return what the client of a request may see; raise StatusError if that is nothing."""
@@ -192,27 +220,29 @@ class StatusServer(HttpServer):
 
     # --- replies
 
-    async def _overview(self, request: web.Request, scope: Scope) -> bytes:
+    async def _overview(self, request: web.Request, scope: Scope) -> Reply:
         shown = _in(request, scope)
         blocked = [row for row in self._board.workers.values() if row.blocked is not None and shown(row)]
         blocked.sort(key=lambda row: (_since(row), row.namespace, row.pod))
         namespaces = _namespaces(request, scope)
-        return await written(
+        return (
             {**self.head(scope), "blockedTotal": len(blocked)},
-            clusters=[row for row in self._board.clusters.values() if shown(row)],
-            nodesets=[row for row in self._board.nodesets.values() if shown(row)],
-            blocked=blocked[:_MOST_BLOCKED],
-            decisions=self._log.newest(_MOST_DECISIONS, namespaces),
+            {
+                "clusters": [row for row in self._board.clusters.values() if shown(row)],
+                "nodesets": [row for row in self._board.nodesets.values() if shown(row)],
+                "blocked": blocked[:_MOST_BLOCKED],
+                "decisions": self._log.newest(_MOST_DECISIONS, namespaces),
+            },
         )
 
-    async def _clusters(self, request: web.Request, scope: Scope) -> bytes:
+    async def _clusters(self, request: web.Request, scope: Scope) -> Reply:
         return await self._list(request, scope, self._board.clusters.values(), {"name": "name"})
 
-    async def _nodesets(self, request: web.Request, scope: Scope) -> bytes:
+    async def _nodesets(self, request: web.Request, scope: Scope) -> Reply:
         fields = {"name": "name", "cluster": "cluster"}
         return await self._list(request, scope, self._board.nodesets.values(), fields)
 
-    async def _workers(self, request: web.Request, scope: Scope) -> bytes:
+    async def _workers(self, request: web.Request, scope: Scope) -> Reply:
         fields = {
             "name": "pod",
             "nodeset": "nodeset",
@@ -231,60 +261,52 @@ class StatusServer(HttpServer):
         scope: Scope,
         rows: Iterable[ClusterRow | NodeSetRow | WorkerRow],
         fields: Mapping[str, str],
-    ) -> bytes:
+    ) -> Reply:
         shown = _in(request, scope)
         asked = [(field, request.query[name]) for name, field in fields.items() if request.query.get(name)]
         items = [
             row for row in rows if shown(row) and all(getattr(row, field) == text for field, text in asked)
         ]
-        return await written(self.head(scope), items=items)
+        return self.head(scope), {"items": items}
 
-    async def _job_details(self, request: web.Request, scope: Scope) -> bytes:
+    async def _job_details(self, request: web.Request, scope: Scope) -> Reply:
         shown, query = _in(request, scope), request.query
         clusters = [
             row
             for row in self._board.clusters.values()
             if shown(row) and query.get("cluster", row.name) in ("", row.name)
         ]
-        items = await asyncio.gather(*(self._jobs_of(row, query) for row in clusters))
+        pods = self._pods_by_cluster()
+        items = await asyncio.gather(*(self._jobs_of(row, query, pods) for row in clusters))
         left, cut = MOST_ROWS, []
         for item in items:
             some = item.jobs[:left]
             left -= len(some)
             cut.append(msgspec.structs.replace(item, jobs=some, shown=len(some)))
-        return await written(self.head(scope), items=cut)
+        return self.head(scope), {"items": cut}
 
-    async def _jobs_of(self, row: ClusterRow, query: Mapping[str, str]) -> Any:
+    async def _jobs_of(
+        self, row: ClusterRow, query: Mapping[str, str], pods: Mapping[tuple[str, str], Mapping[str, str]]
+    ) -> ClusterJobs:
         wanted = JobFilter(
             id=_number(query, "id", None),
             state=query.get("state", "").upper(),
             user=query.get("user", ""),
             partition=query.get("partition", ""),
-            on_node=self._jobs_on(row, query["node"]) if query.get("node") else None,
+            node=query.get("node", ""),
         )
         key = ConnectionKey("Controller", row.namespace, row.name)
-        return await self._jobs.rows(key, wanted, self._pods_of_jobs(row), MOST_ROWS)
+        return await self._jobs.rows(key, wanted, pods.get((row.namespace, row.name), {}), MOST_ROWS)
 
-    def _workers_of(self, row: ClusterRow) -> list[WorkerRow]:
-        return [
-            one
-            for one in self._board.workers.values()
-            if one.jobs and (one.namespace, one.cluster) == (row.namespace, row.name)
-        ]
-
-    def _jobs_on(self, row: ClusterRow, node: str) -> frozenset[int]:
-        return frozenset(job for one in self._workers_of(row) if one.slurm_node == node for job in one.jobs)
-
-    def _pods_of_jobs(self, row: ClusterRow) -> dict[int, list[str]]:
-        found: dict[int, list[str]] = {}
-        for one in self._workers_of(row):
-            for job in () if one.without_pod else one.jobs:
-                pods = found.setdefault(job, [])
-                if len(pods) < _MOST_PODS_OF_A_JOB:
-                    pods.append(one.pod)
+    def _pods_by_cluster(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the pods of workers with jobs, by cluster and Slurm node."""
+        found: dict[tuple[str, str], dict[str, str]] = {}
+        for one in self._board.workers.values():
+            if one.jobs and not one.without_pod:
+                found.setdefault((one.namespace, one.cluster), {})[one.slurm_node] = one.pod
         return found
 
-    async def _history(self, request: web.Request, scope: Scope) -> bytes:
+    async def _history(self, request: web.Request, scope: Scope) -> Reply:
         query = request.query
         limit = min(_MOST_HISTORY, _number(query, "limit", _DEFAULT_HISTORY) or _DEFAULT_HISTORY)
         kind, name = query.get("kind", ""), query.get("name", "")
@@ -292,9 +314,8 @@ class StatusServer(HttpServer):
         def wanted(subject: Subject) -> bool:
             return kind in ("", subject.kind) and name in ("", subject.name)
 
-        return await written(
-            self.head(scope), items=self._log.newest(limit, _namespaces(request, scope), wanted=wanted)
-        )
+        items = self._log.newest(limit, _namespaces(request, scope), wanted=wanted)
+        return self.head(scope), {"items": items}
 
     # --- the stream
 
@@ -306,7 +327,7 @@ class StatusServer(HttpServer):
         self._streams += 1
         try:
             scope = await self.scope(request)
-            return await serve_stream(request, self, self._board, self._log, scope)
+            return await serve_stream(request, self, self._board, self._log, scope, self._events)
         except StatusError as error:
             return self._refuse(error)
         finally:

@@ -201,6 +201,8 @@ class FakeKubernetes:
         self.forbidden: tuple[str, ...] = ()
         self.denied: tuple[str, ...] = ()
         self.patched: list[Manifest] = []
+        self.paths: list[str] = []
+        """What was asked for, apart from the manager."""
         self.manager = FakeManager()
         self.manager.state = state
         self.server = ""
@@ -209,6 +211,7 @@ class FakeKubernetes:
     async def __aenter__(self) -> Self:
         app = web.Application()
         proxied = f"{CORE}/namespaces/{OPERATOR}/pods/{POD}:8082/proxy/api/v1"
+        app.router.add_get(f"{proxied}/stream", self.manager.stream)
         app.router.add_get(f"{proxied}/{{what}}", self.manager.api)
         app.router.add_route("*", "/{path:.*}", self._answer)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
@@ -236,6 +239,7 @@ class FakeKubernetes:
 
     async def _answer(self, request: web.Request) -> web.Response:
         method, path = request.method, request.path
+        self.paths.append(path)
         if any(f"{method} {path}".startswith(one) or path.startswith(one) for one in self.forbidden):
             return _status(403, "Forbidden", f"ann cannot {method.lower()} {path.rpartition('/')[2]}")
         if method == "POST":

@@ -6,9 +6,11 @@ a standby, an expired token, a version that is too old. What it hands out is `te
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import socket
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -48,6 +50,10 @@ class FakeManager:
         self.state: State = STATES[state]
         self.namespace = "slurm"
         self.refusals: list[tuple[int, dict[str, Any]]] = []
+        self.broken: tuple[str, ...] = ()
+        """Paths that fail."""
+        self.endless = False
+        """Whether streams go on until the client leaves."""
         self.requests: list[web.Request] = []
         self.address = own_address()
         self.port = 0
@@ -55,7 +61,7 @@ class FakeManager:
 
     async def __aenter__(self) -> Self:
         app = web.Application()
-        app.router.add_get("/api/v1/stream", self._stream)
+        app.router.add_get("/api/v1/stream", self.stream)
         app.router.add_get("/api/v1/{what}", self.api)
         app.router.add_get("/", self._page)
         app.router.add_get("/assets/{name}", self._asset)
@@ -81,6 +87,8 @@ class FakeManager:
         """Answer a request for a list."""
         if (refused := self._refused(request)) is not None:
             return refused
+        if request.match_info["what"] in self.broken:
+            return web.json_response({"error": {"code": "Broken", "message": "broken"}}, status=500)
         made = _REPLIES.get(request.match_info["what"])
         if made is None:
             return web.json_response({"error": {"code": "NotFound", "message": "no such path"}}, status=404)
@@ -101,13 +109,15 @@ class FakeManager:
             )
         return None
 
-    async def _stream(self, request: web.Request) -> web.StreamResponse:
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """Answer a request for a stream."""
         if (refused := self._refused(request)) is not None:
             return refused
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
-        for number in range(3):
+        for number in count() if self.endless else range(3):
             await response.write(f"event: update\ndata: {number}\n\n".encode())
+            await asyncio.sleep(0.02 if self.endless else 0.0)
         return response
 
     async def _page(self, request: web.Request) -> web.Response:
@@ -162,7 +172,9 @@ def _overview(state: State, query: dict[str, str]) -> Overview:
 
 
 def _jobs(state: State, query: dict[str, str]) -> JobReply:
-    rows = tuple(one for one in state.jobs.jobs if query.get("id", str(one.id)) == str(one.id))
+    # The number of an array is that of all its tasks.
+    numbers = {one: (str(one.id), str(one.array_job_id)) for one in state.jobs.jobs}
+    rows = tuple(one for one in state.jobs.jobs if query.get("id", str(one.id)) in numbers[one])
     if "cluster" in query and query["cluster"] != state.jobs.cluster:
         return JobReply(**_common())
     return JobReply(**_common(), items=(msgspec.structs.replace(state.jobs, jobs=rows),))

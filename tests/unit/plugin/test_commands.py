@@ -8,7 +8,7 @@ import yaml
 
 from slurm_operator.plugin.commands import colours, formatted, only_cluster
 from slurm_operator.plugin.dashboard import has_display
-from slurm_operator.status_rows import ObjectRef, Overview
+from slurm_operator.status_rows import BlockedCounts, ObjectRef, Overview
 from tests.support.plugin.sample_rows import NOW, cluster, decision, nodeset, worker
 from tests.support.plugin.states import STATES
 
@@ -54,6 +54,21 @@ def test_status_of_one_cluster() -> None:
     assert (found.blocked_total, len(found.decisions)) == (1, 1)
     assert found.decisions[0].object == ObjectRef(kind="NodeSet", namespace="slurm", name="far")
     assert only_cluster(view, "none").clusters == ()
+
+
+def test_blocked_workers_of_one_cluster_are_counted_without_those_of_others() -> None:
+    """Only some blocked workers are sent, and all of these may be of one cluster: its own are counted."""
+    view = Overview(
+        clusters=(cluster(), cluster(name="other")),
+        nodesets=(
+            nodeset(blocked=BlockedCounts(total=150)),
+            nodeset(name="far", cluster="other", blocked=BlockedCounts(total=350)),
+        ),
+        blocked=tuple(worker(number) for number in range(100)),
+        blocked_total=500,
+    )
+    assert only_cluster(view, "slurm").blocked_total == 150
+    assert only_cluster(view, "other").blocked_total == 350
 
 
 def test_a_browser_needs_a_screen() -> None:

@@ -112,3 +112,14 @@ def test_a_running_job_waits_for_nothing() -> None:
 def test_more_workers_are_proposed_where_they_would_help() -> None:
     """The next command scales the NodeSet of the partition by one."""
     assert "kubectl -n slurm scale nodeset workers --replicas=3" in explained().commands
+
+
+@pytest.mark.parametrize("mode", ["StatefulSet", "DaemonSet"])
+def test_workers_of_unknown_state_are_not_called_busy(mode: str) -> None:
+    """While the list of nodes is not trusted, none is known to be idle, and none not to be."""
+    workers = tuple(worker(number, known="unknown", summary="unknown", state=()) for number in range(2))
+    sets = (nodeset(states={"unknown": 2}, desired=2, ready=2, replicas=2, mode=mode),)
+    found = explain_job(pending(7, "Resources"), cluster(suspicion="half of it"), sets, workers, NOW)
+    assert "NodeSet workers: the states of 2 workers are unknown." in found.waits_for
+    assert not any("none is idle" in line for line in found.waits_for)
+    assert not any("scale nodeset" in line for line in found.commands)

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from slurm_operator import __version__
@@ -32,7 +33,7 @@ from tests.support.plugin.fake_kubernetes import (
     FakeKubernetes,
 )
 from tests.support.plugin.sample_authority import authority
-from tests.support.plugin.sample_rows import cluster
+from tests.support.plugin.sample_rows import cluster, job, jobs, pending
 from tests.support.plugin.states import STATES
 
 if TYPE_CHECKING:
@@ -293,3 +294,49 @@ def test_every_command_has_a_golden_output() -> None:
     text = "".join(path.read_text(encoding="utf-8") for path in FOLDER.glob("*.txt"))
     shown: Sequence[str] = re.findall(r"^\$ kubectl slurm (\w+)", text, re.MULTILINE)
     assert {*COMMANDS} - {*shown} == {"completion"}
+
+
+async def test_an_error_is_one_line_without_control_sequences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What slurmrestd or a user of Slurm wrote into an error neither steers the terminal nor adds a line."""
+    evil = "a\x1b]0;owned\x07\nb"
+    state = STATES["drain-by-a-person"]
+    workers = tuple(msgspec.structs.replace(one, state_reason_by=evil) for one in state.workers)
+    hostile = replace(state, workers=workers, jobs=jobs(error=evil))
+    async with serving(hostile, tmp_path) as (_, kubeconfig):
+        for command in ("explain job 43", f"undrain {state.pod}"):
+            code = await asyncio.to_thread(main, [*command.split(), "--kubeconfig", str(kubeconfig)])
+            err = capsys.readouterr().err
+            assert (code, err.count("\n")) == (1, 1), err
+            assert "a?]0;owned? b" in err
+
+
+async def test_an_array_of_jobs_is_explained_by_its_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The number of an array is that of several records of one cluster: its own is explained."""
+    tasks = (
+        job(44, array_job_id=43, array_task="1"),
+        pending(43, "Resources", array_job_id=43, array_task="2-9"),
+    )
+    state = replace(STATES["healthy"], jobs=jobs(*tasks))
+    async with serving(state, tmp_path) as (_, kubeconfig):
+        arguments = ["explain", "job", "43", "--kubeconfig", str(kubeconfig)]
+        code = await asyncio.to_thread(main, arguments)
+        out, err = capsys.readouterr()
+    assert (code, err) == (0, "")
+    assert out.startswith("Job 43_2-9 ")
+
+
+async def test_an_explanation_says_that_parts_of_it_are_limited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """If the operator fails after it has listed the jobs, what conditions show is said to be that."""
+    async with serving(STATES["healthy"], tmp_path) as (server, kubeconfig):
+        server.manager.broken = ("overview", "workers")
+        for command in ("explain job 43", "explain nodeset workers"):
+            code = await asyncio.to_thread(main, [*command.split(), "--kubeconfig", str(kubeconfig)])
+            out, err = capsys.readouterr()
+            assert (code, err) == (0, "")
+            assert out.startswith("Limited view, from conditions and Events only: the operator refuses"), out

@@ -16,8 +16,8 @@ from slurm_operator.plugin.text_tables import (
     table,
     visible,
 )
-from slurm_operator.status_rows import JobReply, Overview
-from tests.support.plugin.sample_rows import NOW, job, jobs
+from slurm_operator.status_rows import JobReply, Overview, StateCounts
+from tests.support.plugin.sample_rows import NOW, cluster, job, jobs
 from tests.support.plugin.states import STATES
 
 
@@ -73,6 +73,10 @@ def test_control_sequences_never_reach_a_terminal() -> None:
     assert "\x1b" not in text
     assert "\x07" not in text
     assert "\x9b" not in text
+    counts = jobs(job(1), total=1, by_state={evil: 1})
+    assert "\x1b" not in render_jobs(JobReply(at=NOW, items=(counts,)), wide=True)
+    view = Overview(at=NOW, clusters=(cluster(jobs=StateCounts(total=1, by_state={evil: 1})),))
+    assert "\x1b" not in render_status(view)
 
 
 def test_colours_only_where_they_are_wanted() -> None:

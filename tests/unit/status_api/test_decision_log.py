@@ -185,3 +185,12 @@ def test_a_nodeset_that_is_gone_leaves_no_plan() -> None:
     log.forgotten(KEY)
     assert log.plan(KEY).blocked == {}
     assert log.of(subject("gpu-1", KEY.namespace))
+
+
+def test_of_one_plan_only_some_entries_are_remembered() -> None:
+    """A plan that blocks thousands of workers is remembered as such, without an entry for each of them."""
+    log = DecisionLog()
+    many = tuple(replace(RUNNING, pod=f"gpu-{number}") for number in range(3000))
+    log.planned(SEEN, Plan(blocked=many))
+    assert len(log) == 1000
+    assert len(log.plan(KEY).blocked) == 3000

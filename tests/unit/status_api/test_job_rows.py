@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from slurm_operator.slurm.model.jobs import NO_JOBS, NodeJobs, UnfinishedJobs
 from slurm_operator.slurm.model.records import JobDetail, NoVal
+from slurm_operator.slurm.model.steps import at_once
 from slurm_operator.slurm.rest.connections import ConnectionKey
-from slurm_operator.status_api.job_rows import JobFilter, cluster_jobs, job_row
+from slurm_operator.status_api.job_rows import JobFilter, choosing, job_row, ordering
 from tests.support.slurm.views import number
 
 if TYPE_CHECKING:
@@ -19,8 +23,8 @@ def job(job_id: int, state: str = "RUNNING", **fields: Any) -> JobDetail:
     return JobDetail(job_id=job_id, job_state=(state,), **fields)
 
 
-def listed(*jobs: JobDetail, limit: int = 1000, **wanted: Any) -> ClusterJobs:
-    return cluster_jobs(KEY, jobs, "", None, JobFilter(**wanted), {}, limit)
+def listed(*jobs: JobDetail, limit: int = 1000, on: UnfinishedJobs = NO_JOBS, **wanted: Any) -> ClusterJobs:
+    return at_once(choosing(KEY, at_once(ordering(jobs)), JobFilter(**wanted), on, {}, limit))
 
 
 def test_running_jobs_come_first_and_counts_are_complete() -> None:
@@ -40,7 +44,8 @@ def test_filters_apply_before_the_limit() -> None:
     assert listed(*many, user="nobody-here").matched == 0
     assert listed(*many, partition="b").matched == 3000
     assert listed(*many, partition="c").matched == 0
-    assert listed(*many, on_node=frozenset({5, 6})).matched == 2
+    on = UnfinishedJobs({"n1": NodeJobs((5, 6), 0.0)})
+    assert [listed(*many, on=on, node=name).matched for name in ("n1", "n2")] == [2, 0]
     assert listed(job(1), job(2, "PENDING"), state="PENDING").matched == 1
 
 
@@ -60,6 +65,18 @@ def test_numbers_that_slurm_does_not_set_are_none() -> None:
     assert (row.time_limit_minutes, row.end_time, row.start_time, row.cpus) == (None, None, None, 0)
     assert row.workers == ("p-0",)
     assert job_row(job(1, end_time=number(1e300), cpus=number(4)), ()).end_time is None
+
+
+def test_long_texts_are_cut() -> None:
+    """A user of Slurm may write 128 KiB into a dependency, and a thousand jobs must fit into a reply."""
+    long = "x" * 200_000
+    texts = ("name", "user_name", "account", "partition", "state_reason", "nodes", "features", "resv_name")
+    given: dict[str, Any] = dict.fromkeys((*texts, "dependency", "array_task_string"), long)
+    row = job_row(job(1, array_job_id=_set(1), **given), ())
+    assert len(msgspec.json.encode(row)) < 20_000
+    assert row.dependency == f"{'x' * 1023}…"
+    assert job_row(job(1, name="x" * 1024), ()).name == "x" * 1024
+    assert len(msgspec.json.encode(job_row(JobDetail(job_id=1, job_state=(long,) * 50), ()))) < 20_000
 
 
 def _set(value: int) -> NoVal:

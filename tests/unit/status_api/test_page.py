@@ -41,6 +41,12 @@ def test_texts_never_become_markup() -> None:
         assert risky not in script
 
 
+def test_jobs_of_a_worker_that_is_not_known_are_not_called_none() -> None:
+    """The page says that a worker has no jobs only while Slurm's state of it is known."""
+    (told,) = re.findall(r'fact\("Jobs", (.*)\);', TEXTS["status.js"])
+    assert told.endswith('row.known === "unknown" ? "unknown" : "none"')
+
+
 def test_every_state_has_a_colour_and_a_pattern() -> None:
     """The words of the API are those of the page, each with a look of its own."""
     (listed,) = re.findall(r"const STATES = \[(.*?)\]", TEXTS["status.js"])

@@ -353,7 +353,7 @@ function renderDetail() {
   fact("Drained by", row.drainedBy === "other" ? "a person or Slurm" : row.drainedBy && "the operator");
   fact("Pod", row.withoutPod ? "none" : `${row.phase}${row.ready ? ", ready" : ", not ready"}${row.createdAt ? `, ${since(row.createdAt)} old` : ""}`);
   fact("Problem", row.problem);
-  fact("Jobs", row.jobCount ? `${row.jobs.join(", ")}${row.jobCount > row.jobs.length ? " …" : ""}${row.jobsEnd ? `, at the latest until ${clock(row.jobsEnd)} (${until(row.jobsEnd)})` : row.jobsEndKnown ? "" : ", end unknown or unlimited"}` : "none");
+  fact("Jobs", row.jobCount ? `${row.jobs.join(", ")}${row.jobCount > row.jobs.length ? " …" : ""}${row.jobsEnd ? `, at the latest until ${clock(row.jobsEnd)} (${until(row.jobsEnd)})` : row.jobsEndKnown ? "" : ", end unknown or unlimited"}` : row.known === "unknown" ? "unknown" : "none");
   fact("Protection", row.protected ? "Kubernetes may not remove it" : "none");
   fact("Cordoned", row.cordoned && (row.cordonedBy ? `by the operator: ${words(row.cordonedBy)}` : "by a person"));
   fact("Removal", row.removal && words(row.removal));
