@@ -8,6 +8,8 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from scripts.demo_cluster import is_ready
 from tests.support.e2e.slurm_cluster import SBATCH
 
@@ -89,6 +91,7 @@ def test_standby_takes_over(pair: Site) -> None:
         each.end()
 
 
+@pytest.mark.long
 def test_first_slurmctld_has_nowhere_to_run(pair: Site) -> None:
     """While the first slurmctld waits for a node, its standby serves, and then gives back a whole queue."""
     pair.until(lambda: leads(pair, FIRST), "the first slurmctld is in charge")

@@ -84,6 +84,7 @@ def key_set(default: str, **keys: bytes) -> bytes:
     return json.dumps({"keys": entries}).encode()
 
 
+@pytest.mark.long
 def test_new_slurm_key(site: Site) -> None:
     """The key of all daemons is exchanged in three steps, never in one, and no step disturbs a job."""
     site.settled(2)

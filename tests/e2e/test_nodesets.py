@@ -69,7 +69,7 @@ def test_deletion_waits_for_jobs(site: Site) -> None:
 # The same moments again: E2E_SEED=123 make test PYTEST_ARGS=tests/e2e
 SEED = int(os.environ.get("E2E_SEED") or random.SystemRandom().randrange(10**6))
 # A sample in CI, and ten where there is time for them.
-KILLS = pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.long)])
+KILLS = pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
 THERE = ("--namespace", OPERATOR_NAMESPACE)
 
 

@@ -45,7 +45,9 @@ def test_a_wrong_operator_is_found(tmp_path: Path, capsys: pytest.CaptureFixture
     fault = "do=kill-accepted write='POST secrets made-… #1'"
     path, report = written(tmp_path), tmp_path / "report.json"
     command = f"{sys.executable} {TOY} careless"
+    # The run that fails lasts as long as it may.
     words = ["run", str(path), "--operator", command, "--ways", "kill-accepted", "--json", str(report)]
+    words += ["--patience", "0.3"]
     assert main(words) == 1
     (section,) = json.loads(report.read_text())["scenarios"]
     failed = {one["fault"]: one for one in section["runs"] if one["verdict"] == "failed"}

@@ -38,6 +38,12 @@ REAL: Final = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(2 
 # The newest first. What every release must do is tried with all, the rest with the newest.
 RELEASES: Final = ("26.05", "24.11")
 EVERY_RELEASE: Final = pytest.mark.parametrize("site", RELEASES, indirect=True)
+# With the newest in CI, and with all where there is time for it.
+EVERY_RELEASE_LONG: Final = pytest.mark.parametrize(
+    "site",
+    [RELEASES[0], *(pytest.param(one, marks=pytest.mark.long) for one in RELEASES[1:])],
+    indirect=True,
+)
 FORMER: Final = pytest.mark.parametrize("site", RELEASES[1:], indirect=True)
 _READS: Final = "nodes|node|jobs|reservations|ping|diag"
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kubebox import Box
     from kubebox.pytest_plugin import BoxFactory
 
-_QUIET_SECONDS = 60.0
+# A sample in CI, and a minute where there is time for it.
+QUIET = pytest.mark.parametrize("seconds", [20.0, pytest.param(60.0, marks=pytest.mark.long)])
 _READS = ("get", "list", "watch")
 _US = f'"user":{{"username":"{USER}"'.encode()
 
@@ -68,9 +69,10 @@ class Record:
             self._writes.append(Write(entry["verb"], entry["requestURI"], moment))
 
 
+@QUIET
 @pytest.mark.timeout(300)
-async def test_a_minute_of_silence(audited_box: Box) -> None:
-    """All controllers, on a whole cluster whose pods run, write nothing for a minute, however often asked."""
+async def test_nothing_is_written_at_rest(audited_box: Box, seconds: float) -> None:
+    """All controllers, on a whole cluster whose pods run, write nothing, however often asked."""
     config = load_config(str(operator_kubeconfig(audited_box)))
     record = Record(audited_box)
     async with AsyncExitStack() as stack, Client(load_config(str(audited_box.kubeconfig))) as client:
@@ -81,9 +83,9 @@ async def test_a_minute_of_silence(audited_box: Box) -> None:
 
         def silent() -> bool:
             last = max(write.at for write in record.writes())
-            return (datetime.now(UTC) - last).total_seconds() >= _QUIET_SECONDS
+            return (datetime.now(UTC) - last).total_seconds() >= seconds
 
-        await eventually(silent, f"nothing is written for {_QUIET_SECONDS:g} s", 3 * _QUIET_SECONDS)
+        await eventually(silent, f"nothing is written for {seconds:g} s", 200.0)
         before = record.writes()
         assert len({write.path.split("?")[0] for write in before}) > len(await stage.children())
         await operator.reconcile_again(100)

@@ -9,7 +9,7 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import RestApi
-from tests.support.jobs.background_scenarios import EVERY_RELEASE, REAL
+from tests.support.jobs.background_scenarios import EVERY_RELEASE_LONG, REAL
 from tests.support.jobs.busy_workers import LEFT, WORKERS, busy, scaled_in
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 pytestmark = REAL
 
 
-@EVERY_RELEASE
+@EVERY_RELEASE_LONG
 async def test_operator_restarted_while_slurmrestd_is_down(
     site: Site, ledger: Ledger, measured: Measured
 ) -> None:
