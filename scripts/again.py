@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 
 # What suite.py divides all tests into, in the order in which it starts them: long ones first.
 PARTS = (
+    "rest",
     "e2e",
     "failures",
     "controllers",
     "nodesets",
-    "charts",
-    "kube",
     "slurm",
     "faults",
-    "rest",
+    "charts",
     "kubebox",
-    "unit",
+    "kube",
     "unit-clients",
+    "unit",
     "takeover",
 )
 MOST = 5
