@@ -84,6 +84,10 @@ REASONS: Final[dict[str, PendingReason]] = {
         "The job asks for more nodes than its partition has or allows, or for nodes that are down.",
         "Ask for fewer nodes, or add workers to the NodeSets of the partition.",
     ),
+    "PartitionConfig": _nodes(
+        "The partition has fewer nodes, CPUs or memory than the job asks for.",
+        "Ask for less, or add workers to the NodeSets of the partition.",
+    ),
     "Licenses": _nodes(
         "The licenses that the job asks for are in use by other jobs.",
         "Wait, or look at `scontrol show licenses`.",

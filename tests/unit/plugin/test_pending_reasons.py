@@ -28,6 +28,7 @@ def test_at_least_thirty_reasons_have_a_sentence() -> None:
             Topic.NODES,
         ),
         ("launch failed requeued held", Topic.ADMINISTRATOR),
+        ("PartitionConfig", Topic.NODES),
         ("QOSMaxGRESPerUser", Topic.LIMIT),
         ("JobHeldUser", Topic.USER),
         ("None", Topic.SLURM),
