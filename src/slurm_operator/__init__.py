@@ -1,3 +1,3 @@
-"""A Kubernetes operator that runs Slurm clusters without ever killing a running job."""
+"""A Kubernetes operator for Slurm clusters that protects running jobs."""
 
 __version__ = "0.1.0"
