@@ -206,3 +206,15 @@ def test_a_maximum_below_a_busy_worker(site: Site) -> None:
         site.patch({"autoscaling": SCALING}, NAME)
         site.until(lambda: powered_down(site), "Slurm has three nodes again")
         completed(site, submit(site, "--nodelist=elastic-2", "--wrap=true"))
+
+
+@pytest.mark.long
+def test_a_nodeset_is_deleted_while_its_workers_are_up(site: Site) -> None:
+    """Idle workers go at once with their NodeSet, and leave no record in Slurm."""
+    with elastic(site, SPEC | {"autoscaling": SCALING | {"minReplicas": 1}}):
+        site.until(lambda: "idle" in states(site).values(), "a worker is up")
+        began = time.monotonic()
+        site.cluster.kubectl("delete", "nodeset", NAME, "--timeout=100s")
+        seconds = time.monotonic() - began
+        site.figures.append(f"          autoscaling: a NodeSet with a worker is gone after {seconds:.1f} s")
+        site.make_nodeset(NAME, SPEC)

@@ -104,11 +104,10 @@ exec timeout 8 scontrol update NodeName="$node" State=DOWN Reason="$reason"
 
 
 # Where Slurm powers nodes up and down: a drain of a node that powers up would requeue its job, and a node
-# that Slurm powers down needs neither a drain nor a reason.
+# that Slurm powers down needs neither a drain nor a reason. POWER_UP alone is no power-up (`node_changes`).
 _STATES: Final = "case $state in\n"
-POWERED_PRE_STOP: Final = PRE_STOP.replace(
-    _STATES, f"{_STATES}  *POWERING_*|*POWERED_DOWN*|*POWER_UP*)\n    exit 0\n    ;;\n", 1
-)
+_POWER_STATES: Final = "*POWERING_*|*POWERED_DOWN*|*NOT_RESPONDING*POWER_UP*|*POWER_UP*NOT_RESPONDING*"
+POWERED_PRE_STOP: Final = PRE_STOP.replace(_STATES, f"{_STATES}  {_POWER_STATES})\n    exit 0\n    ;;\n", 1)
 
 
 def pre_stop(nodeset: NodeSet) -> str:

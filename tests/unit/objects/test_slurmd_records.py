@@ -80,7 +80,9 @@ def test_only_autoscaled_workers_boot_when_they_start() -> None:
         ("IDLE+CLOUD+DYNAMIC_NORM+POWERING_DOWN", 0),
         ("IDLE+CLOUD+DYNAMIC_NORM+POWERED_DOWN", 0),
         ("ALLOCATED+CLOUD+DYNAMIC_NORM+NOT_RESPONDING+POWERING_UP", 0),
+        ("IDLE+CLOUD+DYNAMIC_NORM+NOT_RESPONDING+POWER_UP", 0),
         ("IDLE+CLOUD+DYNAMIC_NORM", 2),
+        ("MIXED+CLOUD+DYNAMIC_NORM+POWER_UP", 2),
         ("MIXED+CLOUD+DYNAMIC_NORM+POWER_DOWN", 2),
     ],
 )

@@ -45,7 +45,9 @@ MAX_TEXT: Final = 16_384
 _SLURMCTLD_REASON: Final = "Not responding"
 # And these on nodes that it powers up: none registered in time, or a slurmd that was not waited for.
 _POWER_REASONS: Final = ("ResumeTimeout reached", "Node unexpectedly rebooted")
-_POWERING_UP: Final = frozenset({"POWERING_UP", "POWER_UP"})
+# With one of these, a request for a power-up (POWER_UP) is still to be carried out. Beside none of them it is
+# left over: it came while the node powered up already, and Slurm keeps it as long as the node is up.
+_NOT_UP: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "NOT_RESPONDING"})
 # In these a reason is in force; in others it is a leftover.
 _EXPLAINED: Final = frozenset(
     {"DOWN", "ERROR", "FAIL", "DRAIN", "INVALID_REG", "REBOOT_REQUESTED", "REBOOT_ISSUED"}
@@ -212,7 +214,8 @@ def drained_by_us(node: Node, prefix: str) -> bool:
 
 def powering_up(node: Node) -> bool:
     """Return whether Slurm powers a node up, or is about to: a job was given one that is powered down."""
-    if not _POWERING_UP.isdisjoint(node.state):
+    asked = "POWER_UP" in node.state and not _NOT_UP.isdisjoint(node.state)
+    if asked or "POWERING_UP" in node.state:
         return True
     allocated = bool(node.alloc_cpus) or not {"ALLOCATED", "MIXED"}.isdisjoint(node.state)
     return "POWERED_DOWN" in node.state and allocated

@@ -454,6 +454,17 @@ def test_a_node_that_was_just_given_to_a_job_is_not_drained() -> None:
     assert not isinstance(decide(Drain("x"), Known(given, NOW), wellknown.REASON_PREFIX), NodeUpdate)
 
 
+def test_a_node_that_is_up_is_drained_although_a_power_up_was_asked_for() -> None:
+    """Slurm keeps the flag of a request that came while the node powered up already, as long as it is up."""
+    up = record(0, "IDLE", *CLOUD, "POWER_UP")
+    cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
+    assert some(scaled(pod(0, annotations=cordon), high=1, slurm=(up,)), actions.DrainNodes)
+    assert isinstance(decide(Drain("x"), Known(up, NOW), wellknown.REASON_PREFIX), NodeUpdate)
+    for off in ("POWERED_DOWN", "POWERING_DOWN", "NOT_RESPONDING"):
+        asked = record(0, "IDLE", *CLOUD, off, "POWER_UP")
+        assert not isinstance(decide(Drain("x"), Known(asked, NOW), wellknown.REASON_PREFIX), NodeUpdate)
+
+
 def waiting(number: int, /, **fields: Any) -> SimPod:
     """Return a pod that waits for a Kubernetes node."""
     return pod(number, node="", phase="Pending", started=False, ready_since=None, **fields)
