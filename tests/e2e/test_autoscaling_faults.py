@@ -194,5 +194,11 @@ def test_a_crd_that_prunes_the_field_ends_autoscaling(site: Site) -> None:
             restored = json.loads(ours)
             restored["metadata"].pop("resourceVersion")
             site.cluster.kubectl("replace", "--filename=-", stdin=json.dumps(restored))
-        site.patch({"autoscaling": SCALING}, NAME)
+
+        def kept() -> bool:
+            site.patch({"autoscaling": SCALING}, NAME)
+            return "autoscaling" in site.nodeset(NAME)["spec"]
+
+        # The API server serves the new schema a moment after it has stored it.
+        site.until(kept, "the field is kept")
         site.until(lambda: powered_down(site), "the field counts again")
