@@ -460,6 +460,9 @@ def test_a_node_that_is_up_is_drained_although_a_power_up_was_asked_for() -> Non
     cordon = {wellknown.ANNOTATION_POD_CORDON: "true"}
     assert some(scaled(pod(0, annotations=cordon), high=1, slurm=(up,)), actions.DrainNodes)
     assert isinstance(decide(Drain("x"), Known(up, NOW), wellknown.REASON_PREFIX), NodeUpdate)
+    drained = record(0, "IDLE", *CLOUD, "POWER_UP", "DRAIN", reason=f"{wellknown.REASON_PREFIX}x")
+    leaving = scaled(pod(0), high=0, slurm=(drained,))
+    assert some(leaving, actions.DeletePod)
     for off in ("POWERED_DOWN", "POWERING_DOWN", "NOT_RESPONDING"):
         asked = record(0, "IDLE", *CLOUD, off, "POWER_UP")
         assert not isinstance(decide(Drain("x"), Known(asked, NOW), wellknown.REASON_PREFIX), NodeUpdate)
