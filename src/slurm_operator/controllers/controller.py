@@ -286,7 +286,8 @@ class ControllerController(WorkloadController[Controller]):
             isinstance(existing, StatefulSetDetails)
             and existing.spec.service_name == wanted["spec"]["serviceName"]
         ):
-            kept, problems = keep_claims(wanted, existing.spec.volume_claim_templates)
+            volumes = existing.spec.template.get("spec", {}).get("volumes", ())
+            kept, problems = keep_claims(wanted, existing.spec.volume_claim_templates, volumes)
             desired = replace(
                 plan.desired, objects=(*others, kept), problems=(*plan.desired.problems, *problems)
             )

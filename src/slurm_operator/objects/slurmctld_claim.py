@@ -1,9 +1,9 @@
 """What can and cannot be changed about the volume of slurmctld once it exists.
 
 A StatefulSet's claim templates are fixed for its life; the API server refuses every other one, and with it
-the whole update. So an existing StatefulSet keeps its templates, and what the user now wants otherwise is
-reported. One wish can be granted, where the storage class allows it: more space, by growing the claims
-themselves.
+the whole update. So an existing StatefulSet keeps its templates, and its pods keep the volume that they have:
+slurmctld is not restarted for a change that cannot be made. What the user now wants otherwise is reported.
+One wish can be granted, where the storage class allows it: more space, by growing the claims themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from slurm_operator.kube.manifests.semantics import canonical, canonical_quantit
 from slurm_operator.objects.desired import Manifest, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
 _WHERE = "spec.persistence"
 _DEFAULTS = {"volumeMode": "Filesystem"}  # filled in by the API server
@@ -30,9 +30,12 @@ class Growth(NamedTuple):
 
 
 def keep_claims(
-    workload: Manifest, live: Sequence[Mapping[str, Any]]
+    workload: Manifest, live: Sequence[Mapping[str, Any]], volumes: Sequence[Mapping[str, Any]] = ()
 ) -> tuple[Manifest, tuple[Problem, ...]]:
-    """Return the StatefulSet with the claim templates that it already has, and what they lack."""
+    """Return the StatefulSet with the claim templates that it already has, and what they lack.
+
+    `volumes` are those that its pods have now.
+    """
     wanted = {item["metadata"]["name"]: item for item in workload["spec"].get("volumeClaimTemplates", ())}
     existing = {item["metadata"]["name"]: item for item in live}
     problems = [
@@ -41,8 +44,33 @@ def keep_claims(
         for problem in _unfulfilled(wanted.get(name), existing.get(name))
     ]
     spec = {key: value for key, value in workload["spec"].items() if key != "volumeClaimTemplates"}
+    if missing := wanted.keys() - existing.keys():
+        spec["template"] = _with_volumes(
+            spec["template"], lambda mounted: _restored(mounted, volumes, missing)
+        )
+    if existing.keys() - wanted.keys():
+        # A claim template makes the volume of its name.
+        spec["template"] = _with_volumes(
+            spec["template"], lambda mounted: [one for one in mounted if one["name"] not in existing]
+        )
     kept = [dict(item) for item in live]
     return {**workload, "spec": spec | ({"volumeClaimTemplates": kept} if kept else {})}, tuple(problems)
+
+
+def _with_volumes(
+    template: Manifest, change: Callable[[list[Mapping[str, Any]]], list[Mapping[str, Any]]]
+) -> Manifest:
+    pod = template["spec"]
+    return {**template, "spec": {**pod, "volumes": change(pod.get("volumes", []))}}
+
+
+def _restored(
+    mounted: Sequence[Mapping[str, Any]], before: Sequence[Mapping[str, Any]], missing: Collection[str]
+) -> list[Mapping[str, Any]]:
+    """Return volumes with those of before that no claim template makes, in the order of before."""
+    order = {one["name"]: index for index, one in enumerate(before)}
+    found = [*mounted, *(one for one in before if one["name"] in missing)]
+    return sorted(found, key=lambda one: order.get(one["name"], len(order)))
 
 
 def growths(workload: Manifest, requested: Mapping[str, str]) -> tuple[Growth, ...]:

@@ -34,6 +34,11 @@ def _live(**spec: Any) -> list[dict[str, Any]]:
     ]
 
 
+def _volumes(**persistence: Any) -> list[dict[str, Any]]:
+    volumes: list[dict[str, Any]] = _workload(**persistence)["spec"]["template"]["spec"]["volumes"]
+    return volumes
+
+
 def test_the_templates_of_a_running_stateful_set_stay() -> None:
     """An existing StatefulSet is updated with the templates it has, since others would be refused."""
     kept, problems = keep_claims(_workload(), _live())
@@ -70,11 +75,28 @@ def test_difference_7_a_claim_that_cannot_change_is_a_problem(
     ]
 
 
-def test_no_claim_where_one_is_wanted() -> None:
-    """A StatefulSet that was made without a claim cannot get one."""
-    kept, problems = keep_claims(_workload(), [])
+@pytest.mark.parametrize("wish", [{"existingClaim": "mine"}, {"enabled": False}])
+def test_a_wish_that_cannot_be_fulfilled_restarts_nothing(wish: dict[str, Any]) -> None:
+    """The pods keep the claim of the StatefulSet, so their template stays as it is."""
+    kept, _ = keep_claims(_workload(**wish), _live())
+    assert kept["spec"]["template"] == _workload()["spec"]["template"]
+
+
+@pytest.mark.parametrize("before", [{"existingClaim": "mine"}, {"enabled": False}])
+def test_no_claim_where_one_is_wanted(before: dict[str, Any]) -> None:
+    """A StatefulSet that was made without a claim cannot get one; its pods keep the volume that they have."""
+    kept, problems = keep_claims(_workload(), [], _volumes(**before))
     assert "volumeClaimTemplates" not in kept["spec"]
     assert [problem.field for problem in problems] == ["spec.persistence"]
+    assert kept["spec"]["template"] == _workload(**before)["spec"]["template"]
+
+
+@pytest.mark.parametrize("wish", [{"existingClaim": "mine"}, {"existingClaim": "other"}])
+def test_a_volume_that_no_claim_template_makes_can_be_another_one(wish: dict[str, Any]) -> None:
+    """Without claim templates nothing is fixed: the volume of the spec is used."""
+    kept, problems = keep_claims(_workload(**wish), [], _volumes(enabled=False))
+    assert kept == _workload(**wish)
+    assert problems == ()
 
 
 @pytest.mark.parametrize(
