@@ -14,6 +14,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from faultlab import faults, report, scenario, suite
 from faultlab.cluster import laboratory
 from faultlab.errors import FaultlabError
@@ -42,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
     every = commands.add_parser("properties", help="change every property of every CRD, and change it back")
     every.add_argument("scenario", nargs="?", default="base-properties", help="with an object of each kind")
     every.add_argument("--only", default="", help="properties with this in their name")
+    without_effect = "YAML: properties that may have no effect, each with the reason"
+    every.add_argument("--without-effect", type=Path, metavar="FILE", help=without_effect)
     for command in (run, every):
         command.add_argument("--operator", required=True, metavar="COMMAND", help=_OPERATOR)
         command.add_argument(
@@ -160,8 +164,9 @@ async def _properties(options: argparse.Namespace, folder: Path) -> int:
     began = time.time()
     async with _bench(options, folder) as bench:
         chosen = scenario.load(options.scenario)
+        listed = options.without_effect and yaml.safe_load(options.without_effect.read_text(encoding="utf-8"))
         shares = [
-            PropertyRun(bench, chosen, options.only, _tell_property, (number, options.at_once))
+            PropertyRun(bench, chosen, options.only, _tell_property, (number, options.at_once), listed)
             for number in range(options.at_once)
         ]
         outcomes = await asyncio.gather(*(run.go() for run in shares))
@@ -174,8 +179,8 @@ async def _properties(options: argparse.Namespace, folder: Path) -> int:
         print(f"faultlab: {problem}", file=sys.stderr)
     if options.json is not None:
         about = {"operator": options.operator, "seconds": round(time.time() - began), "count": count}
-        listed = [vars(result) for result in results]
-        report.save(options.json, {**about, "problems": problems, "properties": listed})
+        rows = [vars(result) for result in results]
+        report.save(options.json, {**about, "problems": problems, "properties": rows})
     return 2 if problems else int(any(result.failed for result in results))
 
 

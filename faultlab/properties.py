@@ -1,7 +1,10 @@
 """Every property of every CRD: changed, waited for, changed back, and compared with the start.
 
 The objects are those of a scenario, one of each kind. A property is given another value (values.py). It is
-either refused, with the field's path, or accepted; then the operator is given time until it writes no more.
+either refused, with the field's path, or accepted; then the operator is given time until it writes no more,
+and other objects must have changed, or the status of the object itself. Properties that are used later or
+not at all have to be listed, with the reason: no effect is a failure for all others.
+
 After the change back, all objects must be as at the start, but for their history (ControllerRevisions,
 ReplicaSets, counts of revisions) and for what the kubelets did. An object that is never at rest again, or not
 restored, is a failure.
@@ -16,10 +19,10 @@ from faultlab.cluster import ApiError
 from faultlab.errors import FaultlabError, OutOfTimeError
 from faultlab.run import Run
 from faultlab.state import differences
-from faultlab.values import Property, names_field, nested, other_values, properties, restoring, value_of
+from faultlab.values import Property, names_field, other_values, properties, restoring, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from faultlab.cluster import Json
     from faultlab.run import Bench
@@ -30,6 +33,8 @@ _QUIET: Final = 2.5
 _HISTORY: Final = ("ControllerRevision/", "ReplicaSet/", "Slurm")
 _COUNTED: Final = ("deployment.kubernetes.io/revision", "status.collisionCount", "observedGeneration")
 _REFUSED: Final = (400, 403, 422)
+PASSED: Final = ("changed", "reported", "refused", "no effect, as listed")
+"""Another object changed; only the status of the object itself; admission refused it; a known exception."""
 
 
 @dataclass
@@ -38,14 +43,14 @@ class Result:
 
     name: str
     verdict: str
-    """`changed`, `no effect`, `refused`; failures: `refused without its path`, `stuck`, `not restored`."""
+    """One of `PASSED`, or a failure: `no effect`, `refused without its path`, `stuck`, `not restored`."""
     value: Any = None
     detail: str = ""
 
     @property
     def failed(self) -> bool:
         """Whether it is a finding."""
-        return self.verdict not in ("changed", "no effect", "refused")
+        return self.verdict not in PASSED
 
 
 class PropertyRun(Run):
@@ -58,8 +63,10 @@ class PropertyRun(Run):
         wanted: str,
         tell: Callable[[Result], None],
         share: tuple[int, int] = (0, 1),
+        without_effect: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(bench, scenario)
+        self._without_effect = without_effect or {}
         self._share = share
         """Which of how many parts of the properties: each part has a namespace and an operator of its own."""
         self._wanted = wanted
@@ -71,7 +78,7 @@ class PropertyRun(Run):
             await self._step(step)
         await self._settled(_QUIET)
         self._director.begin()
-        start = await self._compared()
+        start = await self._state()
         number, parts = self._share
         wanted = [found for found in await self._properties() if self._wanted in str(found[0])]
         for one, name in wanted[number::parts]:
@@ -80,7 +87,7 @@ class PropertyRun(Run):
             self._tell(result)
             if result.verdict in ("stuck", "not restored"):
                 # What is broken now is not to be blamed on the next property.
-                start = await self._compared()
+                start = await self._state()
 
     async def _properties(self) -> list[tuple[Property, str]]:
         objects = {item["kind"]: item["metadata"]["name"] for item in self._scenario.objects}
@@ -99,38 +106,40 @@ class PropertyRun(Run):
         live = await kube.get(one.kind, self._namespace, name)
         if live is None:
             raise FaultlabError(f"{one.kind} {name} is gone")
+        before = (await self._state())[f"{one.kind}/{name}"].get("status", {})
         refusal, value = "", None
         for value in other_values(one.schema, one.path, value_of(live["spec"], one.path)):
             try:
-                await kube.patch(one.kind, self._namespace, name, nested(one.path, value))
+                await kube.patch(one.kind, self._namespace, name, one.patch(live["spec"], value))
             except ApiError as error:
                 if error.status not in _REFUSED:
                     raise
                 refusal = error.message
                 continue
-            return await self._effect(one, name, value, live["spec"], start)
+            return await self._effect(one, value, live, before, start)
         named = names_field(refusal, one.path)
         return Result(str(one), "refused" if named else "refused without its path", value, refusal[:300])
 
-    async def _effect(self, one: Property, name: str, value: Any, spec: Json, start: Json) -> Result:
-        kube, what = self._bench.lab.kube, str(one)
+    async def _effect(self, one: Property, value: Any, live: Json, before: Json, start: Json) -> Result:
+        kube, what, name = self._bench.lab.kube, str(one), live["metadata"]["name"]
         try:
             await self._settled(_QUIET)
-            changed = differences(
-                _children(start, one.kind, name), _children(await self._compared(), one.kind, name)
-            )
+            found = await self._state()
+            title = f"{one.kind}/{name}"
+            changed = differences(_others(start, title), _others(found, title))
+            reported = differences(before, found[title].get("status", {}))
             stuck = ""
         except OutOfTimeError as error:
-            changed, stuck = {}, str(error)
+            changed, reported, stuck = {}, {}, str(error)
         try:
-            await kube.patch(one.kind, self._namespace, name, restoring(spec, one.path))
+            await kube.patch(one.kind, self._namespace, name, restoring(live["spec"], one.path, value))
         except ApiError as error:
             return Result(what, "not restored", value, f"the change back is refused: {error.message[:300]}")
         left: dict[str, str] = {}
 
         async def restored() -> str:
             nonlocal left
-            left = differences(start, await self._compared())
+            left = differences(_compared(start), _compared(await self._state()))
             return "; ".join(f"{path}: {text}" for path, text in left.items())
 
         try:
@@ -141,14 +150,15 @@ class PropertyRun(Run):
         if stuck:
             return Result(what, "stuck", value, stuck[:500])
         paths = sorted({path.partition(".")[0] for path in changed})
-        return Result(what, "changed" if changed else "no effect", value, ", ".join(paths))
+        if changed or reported:
+            conditions = (f"{path}: {text}" for path, text in reported.items())
+            return Result(what, "changed" if changed else "reported", value, ", ".join([*paths, *conditions]))
+        reason = self._without_effect.get(what, "")
+        return Result(what, "no effect, as listed" if reason else "no effect", value, reason)
 
-    async def _compared(self) -> Json:
-        return {
-            title: _stable(item)
-            for title, item in (await self._state()).items()
-            if not title.startswith(_HISTORY)
-        }
+
+def _compared(state: Json) -> Json:
+    return {title: _stable(item) for title, item in state.items() if not title.startswith(_HISTORY)}
 
 
 def _stable(item: Json) -> Json:
@@ -162,5 +172,5 @@ def _stable(item: Json) -> Json:
     return {**kept, "metadata": meta, "conditions": states}
 
 
-def _children(state: Json, kind: str, name: str) -> Json:
-    return {title: item for title, item in state.items() if title != f"{kind}/{name}"}
+def _others(state: Json, title: str) -> Json:
+    return {other: item for other, item in _compared(state).items() if other != title}

@@ -4,7 +4,8 @@
     base: another file, whose objects and setup come first
     fresh: true                 without that file's setup: the operator starts with all still to do
     objects: [manifests]        created in a new namespace before the operator starts; $NAMESPACE stands for
-                                its name; owner references get the UIDs of the objects before them
+                                its name; owner references get the UIDs of the objects before them; one
+                                that the base has as well is merged into it
     setup: [steps]              before the faults: nothing is counted there
     steps: [steps]              what the person does; every write from here on is a crash point
     end: [conditions]           when it is over
@@ -95,12 +96,27 @@ def load(name: str | Path) -> Scenario:
             raise ScenarioError(f"{path}: {key} is missing")
     if base := content.pop("base", None):
         below = _read(path.with_name(base))
-        for key in ("objects", "ignore") if content.pop("fresh", False) else ("objects", "setup", "ignore"):
+        for key in ("ignore",) if content.pop("fresh", False) else ("setup", "ignore"):
             content[key] = [*below.get(key, ()), *content.get(key, ())]
+        content["objects"] = _merged(below.get("objects", []), content.get("objects", []))
     for step in [*content.get("setup", ()), *content["steps"]]:
         if not isinstance(step, dict) or len(step) != 1 or step.keys() - _STEPS:
             raise ScenarioError(f"{path}: {step!r} is no step: a step is one of {', '.join(sorted(_STEPS))}")
     return Scenario(path.stem, str(name), **content)
+
+
+def _merged(below: list[Json], above: list[Json]) -> list[Json]:
+    objects = {(item["kind"], item["metadata"]["name"]): item for item in below}
+    for item in above:
+        key = (item["kind"], item["metadata"]["name"])
+        objects[key] = _over(objects.get(key, {}), item)
+    return [*objects.values()]
+
+
+def _over(below: Any, above: Any) -> Any:
+    if not isinstance(below, dict) or not isinstance(above, dict):
+        return above
+    return {**below, **{name: _over(below.get(name), value) for name, value in above.items()}}
 
 
 def names() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,6 +18,13 @@ _OPEN: Final[tuple[tuple[str, Any], ...]] = (
     ("service.spec", {"sessionAffinity": "ClientIP"}),
     ("resources", {"requests": {"cpu": "11m"}}),
     ("selector", {"matchLabels": {"faultlab": "value"}}),
+    (
+        "volumeClaimTemplates",
+        {
+            "metadata": {"name": "faultlab"},
+            "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        },
+    ),
     ("", {"env": [{"name": "FAULTLAB", "value": "value"}]}),
 )
 _WORDS: Final = ("faultlab", "faultlab2")
@@ -39,19 +47,32 @@ class Property:
     kind: str
     path: Path
     schema: Json
+    needed: tuple[tuple[Path, Json], ...] = ()
+    """What the objects around it must have as well, by path."""
+
+    def patch(self, spec: Json, value: Any) -> Json:
+        """Return a merge patch that sets it, and beside it what is required and missing in a spec."""
+        result = nested(self.path, value)
+        for path, schema in self.needed:
+            if value_of(spec, path) is None and path != self.path[: len(path)]:
+                _put(result["spec"], path, other_values(schema, path, None)[0])
+        return result
 
     def __str__(self) -> str:
         return f"{self.kind}.spec.{'.'.join(self.path)}"
 
 
-def properties(kind: str, schema: Json, path: Path = ()) -> Iterator[Property]:
+def properties(
+    kind: str, schema: Json, path: Path = (), needed: tuple[tuple[Path, Json], ...] = ()
+) -> Iterator[Property]:
     """Yield every property of a schema that has no properties of its own."""
     inner = schema.get("properties")
     if inner:
+        needed = (*needed, *(((*path, name), inner[name]) for name in schema.get("required", ())))
         for name, below in inner.items():
-            yield from properties(kind, below, (*path, name))
+            yield from properties(kind, below, (*path, name), needed)
     elif path:
-        yield Property(kind, path, schema)
+        yield Property(kind, path, schema, needed)
 
 
 def other_values(schema: Json, path: Path, current: Any) -> list[Any]:  # noqa: PLR0911 - one for each type
@@ -97,6 +118,12 @@ def value_of(spec: Any, path: Path) -> Any:
     return spec
 
 
+def _put(spec: Json, path: Path, value: Any) -> None:
+    for name in path[:-1]:
+        spec = spec.setdefault(name, {})
+    spec[path[-1]] = value
+
+
 def nested(path: Path, value: Any) -> Json:
     """Return a merge patch of a spec that sets one path."""
     for name in reversed(path):
@@ -104,18 +131,27 @@ def nested(path: Path, value: Any) -> Json:
     return {"spec": value}
 
 
-def restoring(spec: Json, path: Path) -> Json:
-    """Return a merge patch that restores a path as it is in a spec, also when part of it is missing there."""
+def restoring(spec: Json, path: Path, value: Any = None) -> Json:
+    """Return a merge patch that restores a path as it is in a spec, also when part of it is missing there.
+
+    A merge patch keeps what it does not name, so the names that the value has added are set to null.
+    """
     for length in range(1, len(path) + 1):
         if value_of(spec, path[:length]) is None:
             return nested(path[:length], None)
-    return nested(path, value_of(spec, path))
+    return nested(path, _without(value_of(spec, path), value))
+
+
+def _without(before: Any, added: Any) -> Any:
+    if not isinstance(before, dict) or not isinstance(added, dict):
+        return before
+    return {**dict.fromkeys(added), **{name: _without(old, added.get(name)) for name, old in before.items()}}
 
 
 def names_field(message: str, path: Path) -> bool:
-    """Return whether a refusal names the field: the whole path, or a part of it down to its first name."""
-    dotted = ".".join(("spec", *path))
-    return any(
-        part in message
-        for part in (dotted, *(".".join(("spec", *path[:end])) for end in range(1, len(path))))
+    """Return whether a refusal names the field, or one beside or around it: `spec.ha`, `ha.enabled`."""
+    around = (path[:end] for end in range(1, len(path) + 1))
+    dotted = [".".join(part) for part in around]
+    return any(f"spec.{part}" in message for part in dotted) or any(
+        re.search(rf"\b{re.escape(part)}\.\w", message) for part in dotted[:-1]
     )

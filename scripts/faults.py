@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CRDS = ROOT / "charts" / "slurm-operator-crds" / "templates"
 NAMESPACE = NAME = "slurm-operator"
 PARTS = ("operator/rbac.yaml", "operator/deletionprotection.yaml")
+WITHOUT_EFFECT = Path(__file__).with_name("properties_without_effect.yaml")
 FLAGS = (
     "--namespaces={namespace}",
     "--slurm-api-override={slurm}",
@@ -34,6 +35,18 @@ CI = (
     *("install", "scale-in-jobs", "rolling-update", "nodeset-deleted"),
     *("--sample", "1", "--ways", "turns", "--part", "1/2"),
 )
+_OPEN = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+_SERVICE_MONITORS = {
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "kind": "CustomResourceDefinition",
+    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
+    "spec": {
+        "group": "monitoring.coreos.com",
+        "scope": "Namespaced",
+        "names": {"kind": "ServiceMonitor", "plural": "servicemonitors"},
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": _OPEN}],
+    },
+}
 
 
 def permissions(folder: Path) -> Path:
@@ -46,7 +59,8 @@ def permissions(folder: Path) -> Path:
         [str(helm), "template", *chart, *image, *only], capture_output=True, text=True, check=True
     )
     path = folder / "operator.yaml"
-    path.write_text("\n---\n".join([done.stdout, *map(json.dumps, _leases())]), encoding="utf-8")
+    more = (*_leases(), _SERVICE_MONITORS)
+    path.write_text("\n---\n".join([done.stdout, *map(json.dumps, more)]), encoding="utf-8")
     return path
 
 
@@ -96,7 +110,8 @@ def lab(words: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="faults-") as folder:
         manifests = [word for path in (CRDS, permissions(Path(folder))) for word in ("--manifest", str(path))]
         account = ["--account", f"{NAMESPACE}/{NAME}"]
-        mode = ["properties", *words[1:]] if words[0] == "properties" else ["run", *words]
+        listed = ["--without-effect", str(WITHOUT_EFFECT)]
+        mode = ["properties", *words[1:], *listed] if words[0] == "properties" else ["run", *words]
         again = ["--repeat-as", "python scripts/faults.py"]
         return faultlab([*mode, "--operator", command, *manifests, *account, *again])
 

@@ -67,3 +67,16 @@ def test_conditions_say_what_is_missing() -> None:
 def test_the_namespace_is_filled_in() -> None:
     """$NAMESPACE stands for the namespace of the run, anywhere in an object."""
     assert in_namespace({"a": ["x.$NAMESPACE.svc"]}, "run-1") == {"a": ["x.run-1.svc"]}
+
+
+def test_an_object_of_the_base_is_changed_by_the_same_object(tmp_path: Path) -> None:
+    """Its other fields stay, and further objects come after it."""
+    (tmp_path / "base.yaml").write_text("objects: [{kind: A, metadata: {name: a}, spec: {x: 1, y: {z: 2}}}]")
+    path = tmp_path / "one.yaml"
+    path.write_text(
+        "about: x\nbase: base.yaml\nsteps: [pause: 1]\nend: [{}]\nobjects:\n"
+        "- {kind: A, metadata: {name: a}, spec: {y: {w: 3}}}\n- {kind: A, metadata: {name: b}}\n"
+    )
+    first, second = load(path).objects
+    assert first["spec"] == {"x": 1, "y": {"z": 2, "w": 3}}
+    assert second["metadata"] == {"name": "b"}

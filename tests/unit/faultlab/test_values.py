@@ -63,10 +63,32 @@ def test_patches_set_and_restore_one_path() -> None:
     assert restoring({"a": {"b": 2}}, ("a", "b")) == {"spec": {"a": {"b": 2}}}
     assert restoring({"a": {}}, ("a", "b")) == {"spec": {"a": {"b": None}}}
     assert restoring({}, ("a", "b")) == {"spec": {"a": None}}
+    added = {"b": {"c": 1, "d": 2}}
+    assert restoring({"a": {"b": {"d": 3}}}, ("a",), added) == {"spec": {"a": {"b": {"c": None, "d": 3}}}}
+
+
+def test_what_is_required_beside_a_property_is_set_with_it() -> None:
+    """An object that is made for one property gets its required ones; what is there already stays."""
+    text = {"type": "string"}
+    ref = {"type": "object", "properties": {"name": text, "key": text}, "required": ["name", "key"]}
+    schema = {
+        "properties": {
+            "ssh": {"properties": {"enabled": {"type": "boolean"}, "ref": ref}, "required": ["ref"]}
+        }
+    }
+    enabled, name, _ = properties("NodeSet", schema)
+    word = other_values(text, (), None)[0]
+    made = {"enabled": "yes", "ref": {"name": word, "key": word}}
+    assert enabled.patch({}, "yes") == {"spec": {"ssh": made}}
+    assert name.patch({}, "n") == {"spec": {"ssh": {"ref": {"name": "n", "key": word}}}}
+    there = {"ssh": {"ref": {"name": "a", "key": "b"}}}
+    assert enabled.patch(there, "yes") == {"spec": {"ssh": {"enabled": "yes"}}}
 
 
 def test_a_refusal_has_to_name_the_field() -> None:
     """The path, or that of an object around it, is in the message."""
     assert names_field("spec.ref.name: Invalid value", ("ref", "name"))
     assert names_field("spec.ref: Invalid value", ("ref", "name"))
+    assert names_field("spec.persistence: Required value: ref.key needs it", ("ref", "name"))
     assert not names_field("no", ("ref", "name"))
+    assert not names_field("the ref. No", ("ref", "name"))
