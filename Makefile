@@ -11,7 +11,8 @@ PYTEST := "$(BIN)/python" -m pytest -o "cache_dir=$(CACHE)/pytest"
 CRDS   := charts/slurm-operator-crds/templates
 
 export PYTHONPATH := src:.
-export PYTHONDONTWRITEBYTECODE := 1
+# Without compiled modules each of the many processes of a test run would compile the operator first.
+export PYTHONPYCACHEPREFIX := $(CACHE)/bytecode
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
