@@ -38,6 +38,7 @@ WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM = (
     "frozen-slurm",
 )
 _KINDS: Final = (*KILLS, WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM)
+_OLD_VIEWS: Final = (WITHHOLD, STALE, FROZEN_SLURM)
 _STATUSES: Final = (409, 429, 500, 504)
 # The words of the text form whose names are no names of fields.
 _WORDS: Final = {"do": "do", "write": "point"}
@@ -58,6 +59,12 @@ class Fault:
     times: int = 0
     """How many requests are hit; 0 for all while the fault lasts."""
     seconds: float = 5.0
+
+    @property
+    def shows_the_past(self) -> bool:
+        """Whether the operator acts on an old view for as long as it lasts."""
+        return self.do in _OLD_VIEWS
+
     """How long it lasts, counted from the scenario's own beginning."""
 
     def __post_init__(self) -> None:

@@ -36,6 +36,8 @@ _SETTLE: Final = 2.0
 _LULL: Final = 0.5
 # At the end of a run with a fault: the state is that of the reference already, so that less will do.
 _REST: Final = 3.0
+# How many times more than usual something may be created when the past is shown.
+_REPEATED: Final = 2
 # How much longer than the reference a run with a fault may take; a restart of the operator is part of it.
 SLACK: Final = 90.0
 # An operator that ends by itself so often is not waited for.
@@ -206,7 +208,11 @@ class Run:
         self._outcome.recovery = (
             max(0.0, director.last_write - director.killed_at) if director.killed else 0.0
         )
-        self._outcome.problems += unexpected(self._reference, director.writes, director.hit)
+        fault = self._outcome.fault
+        if fault is not None and fault.shows_the_past:
+            self._outcome.problems += wrong_in_the_present(self._reference, director.writes)
+        else:
+            self._outcome.problems += unexpected(self._reference, director.writes, director.hit)
 
     def _time(self) -> float:
         reference = self._reference
@@ -229,16 +235,21 @@ class Run:
             if self._director.seconds() - self._director.last_write < _LULL:
                 # Not worth reading everything yet.
                 return f"a write just now: {self._last()}"
-            left = compare(reference.state, await self._state(), reference.ignored)
+            left = await self._different(reference)
             if left:
                 # The longer nothing is written, the less often everything is read again.
                 await asyncio.sleep(min(5.0, (self._director.seconds() - self._director.last_write) / 5))
                 return "; ".join(f"{path}: {text}" for path, text in left.items())
             await self._settled(_REST)
-            left = compare(reference.state, await self._state(), reference.ignored)
+            left = await self._different(reference)
             return "the state changed again at rest" if left else ""
 
         await self._until(same, self._time(), pause=0.5)
+
+    async def _different(self, reference: Reference) -> dict[str, str]:
+        fault = self._outcome.fault
+        history = fault is None or not fault.shows_the_past
+        return compare(reference.state, await self._state(), reference.ignored, history=history)
 
     async def _fault_lasts(self) -> str:
         return "the fault lasts" if self._director.fault_lasts else ""
@@ -362,6 +373,24 @@ def accepted_counts(writes: list[Write]) -> Counter[str]:
         and write.server == KUBERNETES
         and write.method in ("POST", "DELETE")
     )
+
+
+def wrong_in_the_present(reference: Reference, writes: list[Write]) -> list[str]:
+    """Return what an operator that was shown the past must not have done.
+
+    It does what was right then: it may create something once more and remove it when it sees the present.
+    What it has not created more often it must not delete more often, and nothing again and again.
+    """
+    found = accepted_counts(writes)
+    problems: list[str] = []
+    for signature, count in found.items():
+        usual = reference.accepted.get(signature, (0, 0))[1]
+        created = signature.replace("DELETE", "POST", 1)
+        undone = found[created] - reference.accepted.get(created, (0, 0))[1]
+        allowed = max(0, undone) if signature.startswith("DELETE") else _REPEATED
+        if count - usual > min(allowed, _REPEATED):
+            problems.append(f"{signature} was accepted {count} times, in the reference {usual}")
+    return problems
 
 
 def unexpected(reference: Reference, writes: list[Write], hit: bool) -> list[str]:  # noqa: FBT001 - a fact

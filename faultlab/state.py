@@ -30,6 +30,11 @@ _POD_SPEC: Final = frozenset({"nodeName"})
 _POD_STATUS: Final = frozenset({"hostIP", "hostIPs", "podIP", "podIPs", "observedGeneration"})
 _SERVICE: Final = frozenset({"clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"})
 _MISSING: Final = "(missing)"
+# What counts changes, and what tells of the last one: they differ where something was done and undone.
+_HISTORY: Final = re.compile(
+    r"^(ControllerRevision|ReplicaSet)/|\.deployment\.kubernetes\.io/revision$|\.status\.collisionCount$"
+    r"|\.status\.conditions\.[^.]+\.(reason|message)$"
+)
 _LONGEST: Final = 160
 
 
@@ -156,10 +161,11 @@ def unstable(one: Any, other: Any) -> frozenset[str]:
     return frozenset(differences(one, other))
 
 
-def compare(expected: Any, found: Any, ignored: frozenset[str]) -> dict[str, str]:
-    """Return the differences, but those at ignored paths or below them."""
+def compare(expected: Any, found: Any, ignored: frozenset[str], *, history: bool = True) -> dict[str, str]:
+    """Return the differences, but those at ignored paths or below them, and without history if so asked."""
     return {
         path: text
         for path, text in differences(expected, found).items()
         if not any(path == one or path.startswith((f"{one}.", f"{one}[")) for one in ignored)
+        and (history or not _HISTORY.search(path))
     }

@@ -104,3 +104,16 @@ def test_revisions_are_in_order_of_their_number() -> None:
     one = normalise([revision("compute-5bc6d7f8", 1), revision("compute-6bc6d7f8", 2)], "run-1")
     other = normalise([revision("compute-7bc6d7f8", 1), revision("compute-4bc6d7f8", 2)], "run-1")
     assert one == other
+
+
+def test_history_is_not_compared_where_something_was_done_and_undone() -> None:
+    """Counts of revisions and the reasons of conditions differ then; whether a condition is true must not."""
+    ready = {"status": {"conditions": {"Ready": {"status": "True", "reason": "Started"}}}}
+    again = {"status": {"conditions": {"Ready": {"status": "True", "reason": "Restart"}}}}
+    broken = {"status": {"conditions": {"Ready": {"status": "False", "reason": "Started"}}}}
+    one = {"ControllerRevision/a": {"revision": 1}, "Controller/a": ready}
+    other = {"ControllerRevision/a": {"revision": 2}, "Controller/a": again}
+    assert len(compare(one, other, frozenset())) == 2
+    assert compare(one, other, frozenset(), history=False) == {}
+    path = "Controller/a.status.conditions.Ready.status"
+    assert [*compare(one, {**other, "Controller/a": broken}, frozenset(), history=False)] == [path]

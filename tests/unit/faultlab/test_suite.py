@@ -6,7 +6,7 @@ from dataclasses import replace
 from faultlab import faults
 from faultlab.faults import parse
 from faultlab.report import Repetition, Section, repeat_command, table
-from faultlab.run import Outcome, Reference, accepted_counts, unexpected
+from faultlab.run import Outcome, Reference, accepted_counts, unexpected, wrong_in_the_present
 from faultlab.suite import plan
 from faultlab.writes import Write
 
@@ -85,6 +85,19 @@ def test_unexpected_writes() -> None:
         "POST pods compute-0 was accepted 2 times, in the reference 1"
     ]
     assert accepted_counts([write("POST pods a", status=409)]) == {}
+
+
+def test_what_was_right_in_the_past_may_be_done_and_undone() -> None:
+    """A pod that was created once more may be deleted; others may not, and nothing again and again."""
+    created, deleted = WRITES[0], write("DELETE pods compute-0")
+    assert wrong_in_the_present(REFERENCE, [created, created, deleted]) == []
+    assert wrong_in_the_present(REFERENCE, [created, deleted]) == [
+        "DELETE pods compute-0 was accepted 1 times, in the reference 0"
+    ]
+    assert wrong_in_the_present(REFERENCE, [created, write("PATCH services x")]) == []
+    assert wrong_in_the_present(REFERENCE, [created] * 4) == [
+        "POST pods compute-0 was accepted 4 times, in the reference 1"
+    ]
 
 
 def test_a_comment_is_expected_wherever_the_scheduler_puts_a_pod() -> None:
