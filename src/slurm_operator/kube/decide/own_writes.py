@@ -54,7 +54,9 @@ class LastWrites(Generic[T]):
             return cached
         if is_ahead(answer, cached):
             return answer
-        del self._answers[place]
+        if newer(cached, answer):
+            # Not before: callers ask about the answer itself, too, while the cache is still behind.
+            del self._answers[place]
         return cached
 
     def note(self, answer: T) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.kube.decide.own_writes import OwnWrites
+from slurm_operator.kube.decide.own_writes import LastWrites, OwnWrites
 from slurm_operator.kube.models.kinds import Pod
 from slurm_operator.kube.models.meta import ObjectMeta
 
@@ -56,3 +56,23 @@ def test_versions_that_are_no_numbers_say_nothing(answers: OwnWrites[Pod]) -> No
     answers.changed(pod("a", "x2"))
     cached = pod("a", "x1")
     assert answers.newest([cached], 0.0)[0] is cached
+
+
+def test_the_last_answer_stays_until_the_cache_has_it() -> None:
+    """A reconcile that works with the answer asks about the answer itself: that is no news of the cache."""
+    writes: LastWrites[Pod] = LastWrites()
+    old, ours, newer = pod("a", "9"), pod("a", "11"), pod("a", "12")
+    writes.note(ours)
+    assert writes.newest(old) is ours
+    assert writes.newest(ours) is ours
+    assert writes.newest(old) is ours
+    assert writes.newest(newer) is newer
+    assert writes.newest(old) is old, "the cache has been ahead, so the answer is forgotten"
+
+
+def test_the_answer_for_an_object_of_the_same_name_does_not_count() -> None:
+    """One that was created again has another UID."""
+    writes: LastWrites[Pod] = LastWrites()
+    writes.note(pod("a", "11"))
+    again = Pod(metadata=ObjectMeta(name="a", uid="b", resource_version="12"))
+    assert writes.newest(again) is again
