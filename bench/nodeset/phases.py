@@ -113,6 +113,7 @@ async def raw_scale_out(run: Run, workers: int) -> Figures:
     manifest = await run.stage.manifest()
     raw, pods = RawClient(run.box), Pods(run.stage.client, namespace)
     path = f"/api/v1/namespaces/{namespace}/pods"
+    names = [f"worker-{number}" for number in range(workers)]
 
     async def create(name: str) -> None:
         pod = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
@@ -126,11 +127,12 @@ async def raw_scale_out(run: Run, workers: int) -> Figures:
         await _service_account(run, namespace)
         async with following(pods.informer):
             stint = Stint(time.monotonic())
-            await in_parallel([f"worker-{number}" for number in range(workers)], create)
+            await in_parallel(names, create)
             figures = stint.figures("raw_created", time.monotonic())
             ready = await run.stage.until(lambda: len(pods.ready) == workers, "raw pods are ready", pods)
             figures |= stint.figures("raw_ready", ready)
-            await raw.send("DELETE", path, b"")
+            # One request for all of them would outlast the minute that the API server gives a request.
+            await in_parallel(names, lambda name: raw.send("DELETE", f"{path}/{name}", b""))
             await run.stage.until(lambda: not pods.informer.store.list(), "raw pods are gone", pods)
     finally:
         await raw.close()
