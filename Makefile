@@ -90,6 +90,7 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 	@$(STEP) "bench slurm" "$(BIN)/python" -m bench.slurm $(BENCH_SLURM_ARGS)
 	@$(STEP) "bench fairness" "$(BIN)/python" -m bench.fairness $(BENCH_FAIRNESS_ARGS)
 	@$(STEP) "bench nodeset" "$(BIN)/python" -m bench.nodeset $(BENCH_NODESET_ARGS)
+	@$(STEP) "bench clusters" "$(BIN)/python" -m bench.clusters $(BENCH_CLUSTERS_ARGS)
 	@$(STEP) "bench autoscaling" "$(BIN)/python" -m bench.autoscaling $(BENCH_AUTOSCALING_ARGS)
 	@$(STEP) "bench status page" "$(BIN)/python" -m bench.status_page $(BENCH_STATUS_ARGS)
 	@$(STEP) "bench command" "$(BIN)/python" -m bench.command $(BENCH_COMMAND_ARGS)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import base64
 import signal
 import tempfile
 from contextlib import asynccontextmanager
@@ -27,12 +26,12 @@ from bench.nodeset.__main__ import run, told
 from bench.nodeset.machines import running_machines
 from bench.nodeset.operator import running
 from bench.nodeset.slurmctld import Slurmctld
-from bench.nodeset.stage import DEADLINE, NAME, NAMESPACE, Stage, following
-from bench.nodeset.standin import StandIn, serving
-from slurm_operator.api import Controller, NodeSet, RestApi
+from bench.nodeset.stage import DEADLINE, NAME, NAMESPACE, Stage, create_operated_cluster, following
+from bench.nodeset.standin import WRITES, StandIn, serving
+from slurm_operator.api import NodeSet
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.client.config import load_config
-from slurm_operator.kube.models.kinds import Namespace, Secret
+from slurm_operator.kube.models.kinds import Namespace
 from slurm_operator.kube.process.log import LogOptions, configure
 
 if TYPE_CHECKING:
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
     from kubebox import Box
 
 _PER_NODE: Final = 100
-_KEYS: Final = {"slurm.key": b"k" * 32, "jwt.key": b"j" * 32}
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,7 @@ async def _idle(bench: phases.Run, sizes: Sizes) -> phases.Figures:
     asked = bench.stage.standin.counts.copy()
     found = await phases.idle(bench, sizes.idle_seconds)
     since = bench.stage.standin.counts - asked
-    return found | {"idle_slurm_writes": float(sum(since[name] for name in phases.SLURM_WRITES))}
+    return found | {"idle_slurm_writes": float(sum(since[name] for name in WRITES))}
 
 
 async def _resume(bench: phases.Run, hostlist: str, workers: int) -> phases.Figures:
@@ -159,28 +157,10 @@ async def _staged(box: Box, sizes: Sizes) -> AsyncIterator[tuple[Stage, str]]:
     async with Client(load_config(str(box.kubeconfig))) as client, serving(standin) as url:
         await client.create(Namespace, {"metadata": {"name": NAMESPACE}})
         stage = Stage(client, standin)
-        await _create_cluster(client)
+        await create_operated_cluster(client, NAMESPACE, b"j" * 32)
         await client.create(NodeSet, _nodeset(sizes))
         async with following(stage.pods.informer), following(stage.nodesets):
             yield stage, url
-
-
-async def _create_cluster(client: Client) -> None:
-    where = {"name": "slurm", "namespace": NAMESPACE}
-    data = {key: base64.b64encode(value).decode() for key, value in _KEYS.items()}
-    await client.create(Secret, {"metadata": {"name": "keys", "namespace": NAMESPACE}, "data": data})
-    controller: dict[str, Any] = {
-        # The one of the recorded answers: those of another cluster are not trusted.
-        "clusterName": "kubebox",
-        "slurmKeyRef": {"name": "keys", "key": "slurm.key"},
-        "jwtKeyRef": {"name": "keys", "key": "jwt.key"},
-        "slurmctld": {"image": "example.org/slurmctld:1"},
-        "logfile": {"image": "example.org/alpine:1"},
-        "persistence": {"enabled": False},
-    }
-    await client.create(Controller, {"metadata": where, "spec": controller})
-    rest = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "example.org/slurmrestd:1"}}
-    await client.create(RestApi, {"metadata": where, "spec": rest})
 
 
 def _nodeset(sizes: Sizes) -> dict[str, Any]:

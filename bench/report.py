@@ -161,14 +161,15 @@ def baseline(name: str, folder: Path = HERE) -> Result:
 
 def table(result: Result, before: Figures, goals: Goals) -> str:
     """Lay the medians out beside their spread, the committed baseline and their goals."""
-    rows = [f"{'figure':28} {'median':>12} {'min..max':>21} {'baseline':>12}  goal"]
+    width = max((len(name) for name in result.figures), default=0)
+    rows = [f"{'figure':{width}} {'median':>12} {'min..max':>21} {'baseline':>12}  goal"]
     for name, value in result.figures.items():
         sign, bound = goals.get(name, ("", 0.0))
         goal = f"{sign} {bound:g}  {'met' if _met(value, sign, bound) else 'MISSED'}" if sign else ""
         least, most = result.spread.get(name, (None, None))
         between = "-" if least is None else f"{least:.2f}..{most:.2f}"
         old = f"{before[name]:12.2f}" if name in before else f"{'-':>12}"
-        rows.append(f"{name:28} {value:12.2f} {between:>21} {old}  {goal}".rstrip())
+        rows.append(f"{name:{width}} {value:12.2f} {between:>21} {old}  {goal}".rstrip())
     return "\n".join(rows)
 
 

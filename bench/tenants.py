@@ -53,6 +53,12 @@ class Crowd:
         self.order("hostile", hostile)
         await self._answer()
 
+    async def counts(self) -> dict[str, list[int]]:
+        """Return how many `requests` and `writes` each cluster behind a shared address has had."""
+        self.order("counts", value=True)
+        found: dict[str, list[int]] = await self._answer()
+        return found
+
     def order(self, what: str, value: object) -> None:
         """Tell it what slurmds do."""
         if self._process.stdin is None:

@@ -24,13 +24,14 @@ import math
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench import report
 from bench.nodeset import phases
-from bench.nodeset.figures import Sizes, goals, words
+from bench.nodeset.figures import Sizes, goals, per_worker, per_worker_goals, per_worker_words, words
 from bench.nodeset.machines import running_machines
 from bench.nodeset.operator import running
 from bench.nodeset.stage import NAMESPACE, staged
@@ -55,14 +56,7 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
         running(box, NAMESPACE, log) as operator,
     ):
         run = phases.Run(box, stage, operator, sizes.quiet_seconds)
-        await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
-        await run.at_rest()
-        plain = [await told("plain client", phases.raw_scale_out(run, workers))]
-        figures = await told("scale-out", phases.scale_out(run, workers))
-        figures |= await told("idle", phases.idle(run, sizes.idle_seconds))
-        figures |= await phases.memory(run, str(workers))
-        plain.append(await told("plain client", phases.raw_scale_out(run, workers)))
-        figures |= phases.compared(figures, plain)
+        figures = await _scale_out(run, sizes)
         figures |= await told("scale-in", phases.scale_in(run, workers // 2))
         figures |= await told("rolling update", phases.rolling_update(run))
         figures |= await told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
@@ -76,16 +70,26 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
 
 
 async def measure_scale_out(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
-    """Take the figures of a scale-out and of the minute after it, and nothing else."""
+    """Take the figures of a scale-out, of the minute after it and of the plain client, and nothing else."""
     async with (
         running_machines(box, machines(sizes)),
         staged(box, 1) as stage,
         running(box, NAMESPACE, log) as operator,
     ):
-        run = phases.Run(box, stage, operator, sizes.quiet_seconds)
-        await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
-        figures = await told("scale-out", phases.scale_out(run, sizes.workers))
-        return figures | await told("idle", phases.idle(run, sizes.idle_seconds))
+        return await _scale_out(phases.Run(box, stage, operator, sizes.quiet_seconds), sizes)
+
+
+async def _scale_out(run: phases.Run, sizes: Sizes) -> phases.Figures:
+    """Scale out and do nothing for a minute, between two turns of the plain client."""
+    stage, workers = run.stage, sizes.workers
+    await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
+    await run.at_rest()
+    plain = [await told("plain client", phases.raw_scale_out(run, workers))]
+    figures = await told("scale-out", phases.scale_out(run, workers))
+    figures |= await told("idle", phases.idle(run, sizes.idle_seconds))
+    figures |= await phases.memory(run, str(workers))
+    plain.append(await told("plain client", phases.raw_scale_out(run, workers)))
+    return figures | phases.compared(figures, plain)
 
 
 async def measure_memory(box: Box, counts: list[int], log: Path) -> phases.Figures:
@@ -136,7 +140,15 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="jobs whose end is measured")
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
     parser.add_argument(
-        "--scale-out", action="store_true", help="take only the scale-out and the minute at rest after it"
+        "--scale-out",
+        action="store_true",
+        help="take only the scale-out, the minute at rest after it, and the plain client",
+    )
+    parser.add_argument(
+        "--compare",
+        type=int,
+        metavar="WORKERS",
+        help="take all figures with so many workers first, and compare the cost of each worker; no --most",
     )
     parser.add_argument(
         "--memory",
@@ -151,7 +163,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.scale_out and options.save_baseline:
         parser.error("--scale-out compares commits; it has no baseline to save")
-    sizes = Sizes(options.workers, options.most, options.jobs, options.idle_seconds)
+    sizes = Sizes(options.workers, 0 if options.compare else options.most, options.jobs, options.idle_seconds)
     if options.page:
         page = report.markdown(report.baseline("nodeset"), goals(sizes), words(sizes))
         report.into_page(report.PAGE, "nodeset", page)
@@ -162,14 +174,29 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         log = options.log or Path(folder) / "operator.log"
         if options.memory:
-            part = partial(measure_memory, counts=options.memory, log=log)
-            report.measure("memory", options, lambda: asyncio.run(run(part)), {})
-        elif options.scale_out:
-            part = partial(measure_scale_out, sizes=sizes, log=log)
-            report.measure("scale_out", options, lambda: asyncio.run(run(part)), {})
+            memory = partial(measure_memory, counts=options.memory, log=log)
+            report.measure("memory", options, lambda: asyncio.run(run(memory)), {})
         else:
-            part = partial(measure, sizes=sizes, log=log)
-            report.measure("nodeset", options, lambda: asyncio.run(run(part)), goals(sizes), words(sizes))
+            part = partial(measure_scale_out if options.scale_out else measure, log=log)
+            name, aims, named = "scale_out" if options.scale_out else "nodeset", goals(sizes), words(sizes)
+            if options.compare:
+                name = "per_worker"
+                aims |= per_worker_goals()
+                named |= per_worker_words(sizes.workers, options.compare)
+            report.measure(name, options, lambda: take(part, sizes, options.compare), aims, named)
+
+
+def take(
+    part: Callable[..., Awaitable[phases.Figures]], sizes: Sizes, compare: int | None
+) -> tuple[phases.Figures, dict[str, str]]:
+    """Take figures on one API server, and before that on another one with fewer workers, if asked."""
+    smaller: phases.Figures = {}
+    if compare:
+        print(f"  with {compare} workers:", file=sys.stderr, flush=True)
+        smaller, _ = asyncio.run(run(partial(part, sizes=replace(sizes, workers=compare))))
+        print(f"  with {sizes.workers} workers:", file=sys.stderr, flush=True)
+    figures, origin = asyncio.run(run(partial(part, sizes=sizes)))
+    return figures | per_worker(figures, smaller, sizes.workers / (compare or sizes.workers)), origin
 
 
 if __name__ == "__main__":

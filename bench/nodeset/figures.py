@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from bench.report import Goals
+    from bench.report import Figures, Goals
 
-_MOST_REQUESTS, _MOST_WRITES, _JOB_END, _STALL, _RATIO = 5.0, 2.0, 5.0, 50.0, 1.5
+_MOST_REQUESTS, _MOST_WRITES, _JOB_END, _STALL = 5.0, 2.0, 5.0, 50.0
+_CREATED_RATIO, _READY_RATIO, _PER_WORKER_RATIO = 1.15, 1.5, 1.2
 
 
 @dataclass(frozen=True)
@@ -28,8 +29,8 @@ class Sizes:
 def goals(sizes: Sizes) -> Goals:
     """Return the goals; those of memory grow with the number of workers."""
     found: Goals = {
-        "scale_out_created_ratio": ("≤", _RATIO),
-        "scale_out_ready_ratio": ("≤", _RATIO),
+        "scale_out_created_ratio": ("≤", _CREATED_RATIO),
+        "scale_out_ready_ratio": ("≤", _READY_RATIO),
         "idle_writes": ("≤", 0.0),
         "scale_in_slurm_requests_per_wave": ("≤", _MOST_REQUESTS),
         "scale_in_writes_per_pod": ("≤", _MOST_WRITES),
@@ -80,3 +81,52 @@ _WORDS: Final = {
     "stall_own_ms_{sizes.most}": "… ms by the clock, the wait for a core left out",
     "stall_ms_{sizes.most}": "… ms by the clock, the wait for a core included",
 }
+
+# These should grow in proportion to the workers. `raw_` is what Kubernetes itself takes: it has no goal.
+_PROPORTIONAL: Final = {
+    "raw_created_seconds": "a plain client: seconds until all exist",
+    "raw_ready_seconds": "… seconds until all are ready",
+    "scale_out_created_seconds": "scale-out: seconds until all exist",
+    "scale_out_ready_seconds": "… seconds until the status says that all are ready",
+    "scale_out_writes": "… writes to the API server",
+    "scale_out_slurm_requests": "… requests to Slurm",
+    "scale_out_cpu_seconds": "… CPU-seconds of the operator",
+    "idle_cpu_seconds": "one idle minute: CPU-seconds of the operator",
+    "scale_in_seconds": "scale-in by half: seconds until the last pod was told to go",
+    "scale_in_writes": "… writes to the API server",
+    "scale_in_cpu_seconds": "… CPU-seconds of the operator",
+    "update_seconds": "rolling update of the other half: seconds",
+    "update_writes": "… writes to the API server",
+    "update_cpu_seconds": "… CPU-seconds of the operator",
+}
+
+
+def _per_worker(name: str) -> str:
+    return f"{name}_per_worker_ratio"
+
+
+def per_worker(larger: Figures, smaller: Figures, times: float) -> Figures:
+    """Return what each worker costs as a multiple of its cost in a cluster that is `times` smaller.
+
+    A figure that one of them lacks, or that is 0 in the smaller one, has no such ratio.
+    """
+    return {
+        _per_worker(name): larger[name] / times / smaller[name]
+        for name in _PROPORTIONAL
+        if name in larger and smaller.get(name)
+    }
+
+
+def per_worker_goals() -> Goals:
+    """Return the goals of these ratios: linear within a fifth."""
+    return {
+        _per_worker(name): ("≤", _PER_WORKER_RATIO) for name in _PROPORTIONAL if not name.startswith("raw_")
+    }
+
+
+def per_worker_words(workers: int, compare: int) -> dict[str, str]:
+    """Return what to call these ratios."""
+    return {
+        _per_worker(name): f"{text}: each of {workers} ÷ each of {compare}"
+        for name, text in _PROPORTIONAL.items()
+    }

@@ -14,11 +14,12 @@ import statistics
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from bench import processor
 from bench.load import RawClient, in_parallel
 from bench.nodeset.stage import DEADLINE, Pods, following
+from bench.nodeset.standin import WRITES
 from slurm_operator.kube.errors import AlreadyExists
 from slurm_operator.kube.models.kinds import Namespace
 
@@ -31,10 +32,6 @@ if TYPE_CHECKING:
     from kubebox import Box
 
 Figures = dict[str, float]
-
-SLURM_WRITES: Final = (
-    *("update_nodes", "create_nodes", "delete_node", "write_reservation", "delete_reservation"),
-)
 
 
 @dataclass(frozen=True)
@@ -49,21 +46,27 @@ class Run:
 
     async def at_rest(self) -> Reading:
         """Wait until nothing has been written for a while, and return what was read off then."""
-        end = time.monotonic() + DEADLINE
-        last, since = await self._written(), time.monotonic()
-        # The more nodes there are, the less often they are listed, and the later what is left to write.
-        while time.monotonic() - since < self.quiet + len(self.stage.pods.staying) / 500:
-            if time.monotonic() > end:
-                raise RuntimeError(f"the operator still writes after {DEADLINE:g} s")
-            # A scrape costs the operator a hundredth of a second.
-            await asyncio.sleep(1.0)
-            if (now := await self._written()) != last:
-                last, since = now, time.monotonic()
+        # The more nodes there are, the less often they are listed, and the later what is left to write: a
+        # list takes 0.3 ms a node, and polling a tenth of the time.
+        await until_rest(self._written, lambda: self.quiet + len(self.stage.pods.staying) / 300)
         return await self.operator.reading()
 
     async def _written(self) -> tuple[int, int]:
         reading = await self.operator.reading()
-        return reading.writes.total(), sum(self.stage.standin.counts[name] for name in SLURM_WRITES)
+        return reading.writes.total(), sum(self.stage.standin.counts[name] for name in WRITES)
+
+
+async def until_rest(written: Callable[[], Awaitable[object]], quiet: Callable[[], float]) -> None:
+    """Wait until what was written has stayed the same for so many seconds."""
+    end = time.monotonic() + DEADLINE
+    last, since = await written(), time.monotonic()
+    while time.monotonic() - since < quiet():
+        if time.monotonic() > end:
+            raise RuntimeError(f"the operator still writes after {DEADLINE:g} s")
+        # A scrape costs the operator a hundredth of a second.
+        await asyncio.sleep(1.0)
+        if (now := await written()) != last:
+            last, since = now, time.monotonic()
 
 
 class Span:
@@ -113,6 +116,7 @@ async def raw_scale_out(run: Run, workers: int) -> Figures:
     manifest = await run.stage.manifest()
     raw, pods = RawClient(run.box), Pods(run.stage.client, namespace)
     path = f"/api/v1/namespaces/{namespace}/pods"
+    names = [f"worker-{number}" for number in range(workers)]
 
     async def create(name: str) -> None:
         pod = {**manifest, "metadata": {**manifest["metadata"], "name": name}}
@@ -126,11 +130,12 @@ async def raw_scale_out(run: Run, workers: int) -> Figures:
         await _service_account(run, namespace)
         async with following(pods.informer):
             stint = Stint(time.monotonic())
-            await in_parallel([f"worker-{number}" for number in range(workers)], create)
+            await in_parallel(names, create)
             figures = stint.figures("raw_created", time.monotonic())
             ready = await run.stage.until(lambda: len(pods.ready) == workers, "raw pods are ready", pods)
             figures |= stint.figures("raw_ready", ready)
-            await raw.send("DELETE", path, b"")
+            # One request for all of them would outlast the minute that the API server gives a request.
+            await in_parallel(names, lambda name: raw.send("DELETE", f"{path}/{name}", b""))
             await run.stage.until(lambda: not pods.informer.store.list(), "raw pods are gone", pods)
     finally:
         await raw.close()

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench.nodeset.slurmctld import Slurmctld
 from bench.nodeset.standin import StandIn, serving
-from slurm_operator.api import Cluster, Controller, NodeSet, wellknown
+from slurm_operator.api import Cluster, Controller, NodeSet, RestApi, wellknown
 from slurm_operator.kube.cache.informer import Informer
 from slurm_operator.kube.client.client import Client, PatchType
 from slurm_operator.kube.client.config import load_config
@@ -53,8 +53,7 @@ class Pods:
 
     def _changed(self, change: Change[Pod]) -> None:
         pod = change.new
-        known = pod or change.old
-        if known is None or known.metadata.labels.get(_ROLE) != wellknown.APP_SLURMD:
+        if not is_worker(change.object):
             return
         if pod is None or pod.deleting:
             self._leaving(change.old or pod)
@@ -86,17 +85,11 @@ class Stage:
         self.nodesets.add_handler(lambda _change: self.pods.news.set())
 
     def _play_slurmd(self, change: Change[Pod]) -> None:
-        old, new = change.old, change.new
-        known = new or old
-        if known is None or known.metadata.labels.get(_ROLE) != wellknown.APP_SLURMD:
-            return
-        runs = new is not None and new.status.phase == "Running" and not new.deleting
-        ran = old is not None and old.status.phase == "Running" and not old.deleting
-        same = old is None or new is None or old.metadata.uid == new.metadata.uid
-        if ran and old is not None and not (runs and same):
-            self.slurmctld.terminate(slurm_name(old))
-        if runs and new is not None and not (ran and same):
-            self.slurmctld.register(slurm_name(new))
+        ended, started = slurmds(change)
+        if ended:
+            self.slurmctld.terminate(ended)
+        if started:
+            self.slurmctld.register(started)
 
     @property
     def nodeset(self) -> NodeSet:
@@ -149,6 +142,25 @@ class Stage:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": kept, "spec": worker["spec"]}
 
 
+async def create_operated_cluster(client: Client, namespace: str, jwt_key: bytes) -> None:
+    """Create a Controller whose slurmctld the operator runs, and the RestApi that leads to it."""
+    where = {"name": "slurm", "namespace": namespace}
+    data = {"slurm.key": base64.b64encode(b"k" * 32).decode(), "jwt.key": base64.b64encode(jwt_key).decode()}
+    await client.create(Secret, {"metadata": {"name": "keys", "namespace": namespace}, "data": data})
+    controller: dict[str, Any] = {
+        # The one of the recorded answers: those of another cluster are not trusted.
+        "clusterName": "kubebox",
+        "slurmKeyRef": _KEY,
+        "jwtKeyRef": _JWT,
+        "slurmctld": {"image": "example.org/slurmctld:1"},
+        "logfile": {"image": "example.org/alpine:1"},
+        "persistence": {"enabled": False},
+    }
+    await client.create(Controller, {"metadata": where, "spec": controller})
+    rest = {"controllerRef": {"name": "slurm"}, "slurmrestd": {"image": "example.org/slurmrestd:1"}}
+    await client.create(RestApi, {"metadata": where, "spec": rest})
+
+
 async def create_cluster(client: Client, namespace: str, url: str) -> None:
     """Create a Controller outside of Kubernetes that is reached through the slurmrestd at this address."""
     where = {"namespace": namespace}
@@ -179,6 +191,24 @@ async def create_nodeset(client: Client, namespace: str, name: str, workers: int
 def _copy(found: dict[str, Any], namespace: str) -> dict[str, Any]:
     spec = {key: value for key, value in found["spec"].items() if key != "clusterIPs"}
     return {"metadata": {"name": found["metadata"]["name"], "namespace": namespace}, "spec": spec}
+
+
+def is_worker(pod: Pod) -> bool:
+    """Return whether a pod is a worker."""
+    return pod.metadata.labels.get(_ROLE) == wellknown.APP_SLURMD
+
+
+def slurmds(change: Change[Pod]) -> tuple[str, str]:
+    """Return the node whose slurmd ends with a change of a worker, and the one whose slurmd starts."""
+    old, new = change.old, change.new
+    if not is_worker(change.object):
+        return "", ""
+    runs = new is not None and new.status.phase == "Running" and not new.deleting
+    ran = old is not None and old.status.phase == "Running" and not old.deleting
+    same = old is None or new is None or old.metadata.uid == new.metadata.uid
+    ended = slurm_name(old) if ran and old is not None and not (runs and same) else ""
+    started = slurm_name(new) if runs and new is not None and not (ran and same) else ""
+    return ended, started
 
 
 def slurm_name(pod: Pod) -> str:

@@ -20,16 +20,20 @@ from aiohttp import web
 from bench.nodeset.slurmctld import RECORDED, Slurmctld, number
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
     from aiohttp.typedefs import Middleware
 
     from bench.nodeset.slurmctld import Table
 
+    Answer = Callable[[web.Request], Awaitable[web.Response]]
+
 VERSION: Final = "v0.0.45"
 # Measured on a real slurmrestd 26.05.5: 1,002 nodes are 2.6 MB and took 285 ms, 502 took 129 ms.
 PACE: Final = 0.285 / 2.6e6
 """Seconds for each byte of a list."""
+WRITES: Final = ("update_nodes", "create_nodes", "delete_node", "write_reservation", "delete_reservation")
+"""What requests that change something are counted as."""
 _OK, _NOT_MODIFIED, _REFUSED = 200, 304, 422
 _NO_SUCH_NODE, _BUSY, _NO_SUCH_RESERVATION = 2018, 2016, 2053
 _WORDS: Final = {
@@ -46,28 +50,21 @@ class StandIn:
         self.slurmctld = slurmctld
         self.counts: Counter[str] = Counter()
         self._pace = pace
-
-    def application(self, *middlewares: Middleware) -> web.Application:
-        """Return the routes."""
-        root = f"/slurm/{VERSION}"
-        app = web.Application(middlewares=middlewares)
-        app.add_routes(
-            [
-                web.get(f"{root}/ping/", self._ping),
-                web.get(f"{root}/diag/", self._diag),
-                web.get(f"{root}/partitions/", self._partitions),
-                web.get(f"{root}/nodes/", self._nodes),
-                web.get(f"{root}/jobs/", self._jobs),
-                web.get(f"{root}/reservations/", self._reservations),
-                web.get(f"{root}/node/{{name}}", self._node),
-                web.post(f"{root}/nodes/", self._update_nodes),
-                web.post(f"{root}/new/node/", self._create_nodes),
-                web.delete(f"{root}/node/{{name}}", self._delete_node),
-                web.post(f"{root}/reservation", self._reserve),
-                web.delete(f"{root}/reservation/{{name}}", self._delete_reservation),
-            ]
-        )
-        return app
+        self.answers: dict[str, Answer] = {
+            "GET ping/": self._ping,
+            "GET diag/": self._diag,
+            "GET partitions/": self._partitions,
+            "GET nodes/": self._nodes,
+            "GET jobs/": self._jobs,
+            "GET reservations/": self._reservations,
+            "GET node/{name}": self._node,
+            "POST nodes/": self._update_nodes,
+            "POST new/node/": self._create_nodes,
+            "DELETE node/{name}": self._delete_node,
+            "POST reservation": self._reserve,
+            "DELETE reservation/{name}": self._delete_reservation,
+        }
+        """What answers each question."""
 
     # --- asking
 
@@ -158,10 +155,34 @@ class StandIn:
         return _good()
 
 
+def application(
+    standins: Sequence[StandIn], find: Callable[[web.Request], int], *middlewares: Middleware
+) -> web.Application:
+    """Return the routes to stand-ins; `find` returns the number of the one that a request is for."""
+
+    def route(question: str) -> web.RouteDef:
+        async def answer(request: web.Request) -> web.Response:
+            return await standins[find(request)].answers[question](request)
+
+        method, path = question.split()
+        return web.route(method, f"/slurm/{VERSION}/{path}", answer)
+
+    app = web.Application(middlewares=middlewares)
+    app.add_routes([route(question) for question in standins[0].answers])
+    return app
+
+
 @asynccontextmanager
 async def serving(standin: StandIn, *middlewares: Middleware) -> AsyncIterator[str]:
     """Serve on loopback while the block runs, and hand out the address."""
-    runner = web.AppRunner(standin.application(*middlewares), access_log=None)
+    async with serving_application(application([standin], lambda _request: 0, *middlewares)) as url:
+        yield url
+
+
+@asynccontextmanager
+async def serving_application(app: web.Application) -> AsyncIterator[str]:
+    """Serve an application on loopback while the block runs, and hand out the address."""
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
