@@ -87,12 +87,12 @@ class StandIn:
     async def _nodes(self, request: web.Request) -> web.Response:
         if self._nothing_new(self.slurmctld.nodes, "nodes", request):
             return web.Response(status=_NOT_MODIFIED)
-        return await self._list(self.slurmctld.nodes, "nodes")
+        return await self._list("nodes", self.slurmctld.nodes.encoded())
 
     async def _reservations(self, request: web.Request) -> web.Response:
         if self._nothing_new(self.slurmctld.reservations, "reservations", request):
             return web.Response(status=_NOT_MODIFIED)
-        return await self._list(self.slurmctld.reservations, "reservations")
+        return await self._list("reservations", self.slurmctld.reservations.encoded())
 
     async def _jobs(self, request: web.Request) -> web.Response:
         if self._nothing_new(self.slurmctld.jobs, "jobs", request):
@@ -100,7 +100,8 @@ class StandIn:
             warning = f"No job changes since update_time[{request.query['update_time']}]"
             said = [{"description": warning, "source": "op_handler_jobs"}]
             return _good(jobs=[], last_backfill=number(0), last_update=number(0), warnings=said)
-        return await self._list(self.slurmctld.jobs, "jobs", last_backfill=number(0))
+        entries = self.slurmctld.jobs.encoded(detailed="flags" not in request.query)
+        return await self._list("jobs", entries, last_backfill=number(0))
 
     def _nothing_new(self, table: Table, what: str, request: web.Request) -> bool:
         since = request.query.get("update_time")
@@ -108,8 +109,8 @@ class StandIn:
         self.counts[f"{what} unchanged" if nothing else what] += 1
         return nothing
 
-    async def _list(self, table: Table, what: str, **fields: object) -> web.Response:
-        moment, entries = int(time.time()), table.encoded()
+    async def _list(self, what: str, entries: bytes, **fields: object) -> web.Response:
+        moment = int(time.time())
         await asyncio.sleep(self._pace * len(entries))
         return _good(**{what: msgspec.Raw(entries)}, **fields, last_update=number(moment))
 
