@@ -30,6 +30,9 @@ VERSION: Final = "v0.0.45"
 # Measured on a real slurmrestd 26.05.5: 1,002 nodes are 2.6 MB and took 285 ms, 502 took 129 ms.
 PACE: Final = 0.285 / 2.6e6
 """Seconds for each byte of a list."""
+# Measured on the same: 4,000 took 27 ms.
+_STATE_PACE: Final = 0.027 / 4000
+"""Seconds for each job in a list of their states."""
 _OK, _NOT_MODIFIED, _REFUSED = 200, 304, 422
 _NO_SUCH_NODE, _BUSY, _NO_SUCH_RESERVATION = 2018, 2016, 2053
 _WORDS: Final = {
@@ -58,6 +61,7 @@ class StandIn:
                 web.get(f"{root}/partitions/", self._partitions),
                 web.get(f"{root}/nodes/", self._nodes),
                 web.get(f"{root}/jobs/", self._jobs),
+                web.get(f"{root}/jobs/state/", self._job_states),
                 web.get(f"{root}/reservations/", self._reservations),
                 web.get(f"{root}/node/{{name}}", self._node),
                 web.post(f"{root}/nodes/", self._update_nodes),
@@ -102,6 +106,14 @@ class StandIn:
             return _good(jobs=[], last_backfill=number(0), last_update=number(0), warnings=said)
         entries = self.slurmctld.jobs.encoded(detailed="flags" not in request.query)
         return await self._list("jobs", entries, last_backfill=number(0))
+
+    async def _job_states(self, request: web.Request) -> web.Response:
+        self.counts["job_states"] += 1
+        jobs = self.slurmctld.jobs
+        asked = request.query.getall("job_id", [*jobs])
+        states = [{"job_id": name, "state": jobs[name]["job_state"]} for name in asked if name in jobs]
+        await asyncio.sleep(_STATE_PACE * len(states))
+        return _good(jobs=states)
 
     def _nothing_new(self, table: Table, what: str, request: web.Request) -> bool:
         since = request.query.get("update_time")

@@ -231,6 +231,30 @@ async def test_jobs_are_listed_without_their_cores(box: SlurmBox) -> None:
     await asyncio.to_thread(box.run, "scancel", str(job_id))
 
 
+async def test_the_states_of_jobs_say_which_are_unfinished(box: SlurmBox, real: RestClient) -> None:
+    """Of the jobs that are asked about, those that run come back, tasks of an array by their own numbers."""
+    single = await asyncio.to_thread(box.submit, seconds=300, nodes=["n0"])
+    pending = await asyncio.to_thread(box.submit, options=["--hold"])
+    array = await asyncio.to_thread(box.submit, seconds=300, nodes=["n1"], options=["--array=0-1"])
+
+    async def running() -> set[int]:
+        jobs = await real.jobs()
+        assert jobs is not None
+        return {job.job_id for job in jobs.jobs if "RUNNING" in job.job_state}
+
+    held = await until(running, lambda found: single in found and array in found and len(found) >= 3)
+    (task,) = held - {single, array}
+    assert await real.unfinished_jobs([single, pending, array, task, 2**31]) == {single, array, task}
+    assert await real.unfinished_jobs([task]) == {task}
+    await asyncio.to_thread(box.run, "scancel", str(pending), str(single), f"{array}_0")
+    left = await until(partial(real.unfinished_jobs, [single, array, task]), lambda found: len(found) == 1)
+    assert left <= {array, task}
+    assert await real.unfinished_jobs([single]) == frozenset()
+    assert await real.unfinished_jobs([*left, *range(10**8, 10**8 + 1999)]) == left
+    await asyncio.to_thread(box.run, "scancel", str(array))
+    await until(partial(real.unfinished_jobs, [array, task]), lambda found: not found)
+
+
 async def test_pending_and_suspended_jobs(box: SlurmBox, real: RestClient) -> None:
     """A job that waits holds nothing; one that is suspended holds its node, though the node may look idle."""
     pending = await asyncio.to_thread(box.submit, options=["--hold"])

@@ -32,6 +32,7 @@ from slurm_operator.slurm.decode.replies import (
     Envelope,
     JobDetails,
     JobsReply,
+    JobStates,
     NodesReply,
     Partitions,
     Pings,
@@ -67,7 +68,7 @@ from slurm_operator.slurm.rest.reply_memory import SHARED
 from slurm_operator.slurm.rest.session import CallInfo, RestTiming, Session, SlurmCall, TokenSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from types import TracebackType
 
     from slurm_operator.slurm.rest.reply_memory import ReplyMemory
@@ -184,6 +185,22 @@ class RestClient:
         return JobList(
             jobs=reply.jobs, last_update=self._time("jobs", reply), cluster=reply.meta.slurm.cluster
         )
+
+    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
+        """Return which of these jobs may still hold nodes: a hint when to list, never to decide from."""
+        if not numbers:
+            raise ValueError("no job is asked about, and slurmrestd would report all")
+        # A list with commas is refused, whatever the description of the API says.
+        path = "jobs/state/?" + "&".join(f"job_id={number}" for number in numbers)
+        call = SlurmCall("job_states", path, "read job states", limit=reply_limits.JOB_STATES.size)
+        found: set[int] = set()
+        # The number of an array brings all of its tasks, each with its own number.
+        for job in (await self._ask(call, JobStates)).jobs:
+            if job.number is None:
+                raise BadReply(f"{self._session.words(call.what)}: a job has no number: {job.job_id[:20]!r}")
+            if not job.finished:
+                found.add(job.number)
+        return frozenset(found.intersection(numbers))
 
     async def job_details(self) -> tuple[JobDetail, ...]:
         """Return all jobs with what is shown of them; for users, never to decide from."""
