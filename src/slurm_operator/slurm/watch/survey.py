@@ -21,7 +21,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
 from slurm_operator.slurm.decide.job_ends import JobEnds
@@ -33,22 +33,18 @@ from slurm_operator.slurm.errors import (
     ControllerDown,
     Refused,
     ReplyTooLarge,
-    RestUnreachable,
     SlurmError,
     TokenRefused,
 )
 from slurm_operator.slurm.model.jobs import JobBook
 from slurm_operator.slurm.model.view import ClusterView
 from slurm_operator.slurm.rest.thread_turns import in_slices
+from slurm_operator.slurm.watch.questions import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
     from slurm_operator.slurm.watch.polled_api import PolledApi
-
-T = TypeVar("T")
 
 
 class Survey:
@@ -85,7 +81,7 @@ class Survey:
         self._woken = False
         # The last ClusterName that came with a list of nodes.
         self._cluster = ""
-        self._failing: dict[str, str] = {}
+        self._questions = Questions(timing.call, log)
 
     def interval(self, *, lively: bool) -> float:
         """Return how long to wait before the next round."""
@@ -156,12 +152,12 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         try:
             question = self._rest.unfinished_jobs(self._job_ends.asked)
-            unfinished = await self._call(question, self._timing.states_call)
+            unfinished = await self._questions.ask(question, self._timing.states_call)
         except SlurmError as error:
-            self._part("job states", error)
+            self._questions.note("job states", error)
             self._job_ends.failed(sent)
         else:
-            self._part("job states", None)
+            self._questions.note("job states", None)
             self._job_ends.answered(unfinished, sent, asyncio.get_running_loop().time())
 
     @property
@@ -194,12 +190,12 @@ class Survey:
         since = None if whole or self.node_trust.doubtful else self._nodes.since(now, alive)
         try:
             try:
-                found = await self._call(self._rest.nodes(since))
+                found = await self._questions.ask(self._rest.nodes(since))
             except Refused:
                 if since is None:
                     raise
                 now = asyncio.get_running_loop().time()
-                found = await self._call(self._rest.nodes())
+                found = await self._questions.ask(self._rest.nodes())
             answered = asyncio.get_running_loop().time()
             if found is None:
                 self.node_trust.unchanged(now)
@@ -322,14 +318,14 @@ class Survey:
         certain = whole or self._book.doubtful
         since = None if certain else self._jobs.since(sent, self._timing.whole)
         try:
-            found = await self._call(self._rest.jobs(since))
+            found = await self._questions.ask(self._rest.jobs(since))
             self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._jobs.failed(sent)
-            self._part("jobs", error)
+            self._questions.note("jobs", error)
             self.view = replace(self.view, jobs_failure=error)
             return
-        self._part("jobs", None)
+        self._questions.note("jobs", None)
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
@@ -342,13 +338,13 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         since = self._reservations.since(sent, self._timing.whole)
         try:
-            found = await self._call(self._rest.reservations(since), self._aside)
+            found = await self._questions.ask(self._rest.reservations(since), self._aside)
             self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._reservations.failed(sent)
-            self._part("reservations", error)
+            self._questions.note("reservations", error)
             return
-        self._part("reservations", None)
+        self._questions.note("reservations", None)
         self._reservations_changed = False
         if found is None:
             self._reservations.asked(sent, asyncio.get_running_loop().time())
@@ -361,14 +357,14 @@ class Survey:
     async def _ask_pings(self, limit: float) -> None:
         sent = asyncio.get_running_loop().time()
         try:
-            pings = await self._call(self._rest.ping(), limit)
+            pings = await self._questions.ask(self._rest.ping(), limit)
         except SlurmError as error:
             if not isinstance(error, CircuitOpen):
                 self._pings.asked(sent, sent)
-                self._part("ping", error)
+                self._questions.note("ping", error)
             return
         self._pings.asked(sent, sent)
-        self._part("ping", None)
+        self._questions.note("ping", None)
         if self.view.controllers_pinged_at is None or sent >= self.view.controllers_pinged_at:
             # Else a later one was faster: where there are standbys, two may be under way.
             self.view = replace(self.view, controllers=pings, controllers_pinged_at=sent)
@@ -377,11 +373,11 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         self._uptimes.asked(sent, sent)
         try:
-            diag = await self._call(self._rest.diag(), self._aside)
+            diag = await self._questions.ask(self._rest.diag(), self._aside)
         except SlurmError as error:
-            self._part("diag", error)
+            self._questions.note("diag", error)
             return
-        self._part("diag", None)
+        self._questions.note("diag", None)
         if self.node_trust.uptime(diag.uptime, sent, asyncio.get_running_loop().time()):
             # What has not changed since a moment of the other one's clock may have changed all the same.
             for poll in (self._nodes, self._jobs, self._reservations):
@@ -389,29 +385,3 @@ class Survey:
         started = diag.server_started
         self.view = replace(self.view, started=None if started is None else started.timestamp())
         self._show_snapshot()
-
-    def _part(self, what: str, error: SlurmError | None) -> None:
-        """Log when a part of the view begins or ceases to fail."""
-        before = self._failing.pop(what, None)
-        if error is not None:
-            self._failing[what] = error.kind
-            if before != error.kind:
-                self._log.warning(
-                    "a part of the Slurm state cannot be read", part=what, kind=error.kind, error=str(error)
-                )
-        elif before is not None:
-            self._log.info("a part of the Slurm state can be read again", part=what)
-
-    async def _call(self, request: Awaitable[T], limit: float | None = None) -> T:
-        """Wait for an answer; whatever goes wrong is a SlurmError."""
-        limit = self._timing.call if limit is None else limit
-        try:
-            async with asyncio.timeout(limit):
-                return await request
-        except SlurmError:
-            raise
-        except TimeoutError:
-            raise RestUnreachable(f"no answer within {limit:g} s") from None
-        except Exception as error:
-            self._log.exception("a request to Slurm failed in an unexpected way")
-            raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error
