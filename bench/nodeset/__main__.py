@@ -92,6 +92,21 @@ async def _scale_out(run: phases.Run, sizes: Sizes) -> phases.Figures:
     return figures | phases.compared(figures, plain)
 
 
+async def measure_ended_jobs(
+    box: Box, workers: int, jobs: int, nodes_per_job: int, log: Path
+) -> phases.Figures:
+    """Take how soon pods are deleted after the end of their jobs with so many workers, and nothing else."""
+    async with (
+        running_machines(box, max(3, math.ceil(workers / _PER_NODE))),
+        staged(box, 1) as stage,
+        running(box, NAMESPACE, log) as operator,
+    ):
+        run = phases.Run(box, stage, operator, Sizes.quiet_seconds)
+        await told("scale-out", phases.grown(run, workers))
+        figures = await told("ends of jobs", phases.job_end(run, min(jobs, workers // 4), nodes_per_job))
+        return figures | {"workers": workers}
+
+
 async def measure_memory(box: Box, counts: list[int], log: Path) -> phases.Figures:
     """Take the operator's memory with so many workers, one after the other, and nothing else."""
     figures: phases.Figures = {}
@@ -137,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--workers", type=int, default=Sizes.workers)
     parser.add_argument("--most", type=int, default=Sizes.most, help="workers of the last figures of memory")
-    parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="jobs whose end is measured")
+    parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="workers whose jobs are ended")
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
     parser.add_argument(
         "--scale-out",
@@ -157,12 +172,21 @@ def main() -> None:
         metavar="WORKERS",
         help="take only the memory with so many workers, such as 5000 10000 20000",
     )
+    parser.add_argument(
+        "--ended-jobs",
+        type=int,
+        metavar="WORKERS",
+        help="take only the time from the end of a job to the deletion of its pod, with so many workers",
+    )
+    parser.add_argument(
+        "--nodes-per-job", type=int, default=1, help="with --ended-jobs: how many workers each job has"
+    )
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     report.add_options(parser)
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
-    if options.scale_out and options.save_baseline:
-        parser.error("--scale-out compares commits; it has no baseline to save")
+    if (options.scale_out or options.ended_jobs) and options.save_baseline:
+        parser.error("--scale-out and --ended-jobs compare commits; they have no baseline to save")
     sizes = Sizes(options.workers, 0 if options.compare else options.most, options.jobs, options.idle_seconds)
     if options.page:
         page = report.markdown(report.baseline("nodeset"), goals(sizes), words(sizes))
@@ -176,6 +200,13 @@ def main() -> None:
         if options.memory:
             memory = partial(measure_memory, counts=options.memory, log=log)
             report.measure("memory", options, lambda: asyncio.run(run(memory)), {})
+        elif options.ended_jobs:
+            count, size = options.jobs, options.nodes_per_job
+            ended = partial(
+                measure_ended_jobs, workers=options.ended_jobs, jobs=count, nodes_per_job=size, log=log
+            )
+            wanted = {name: goal for name, goal in goals(sizes).items() if name.startswith("job_end")}
+            report.measure("ended_jobs", options, lambda: asyncio.run(run(ended)), wanted)
         else:
             part = partial(measure_scale_out if options.scale_out else measure, log=log)
             name, aims, named = "scale_out" if options.scale_out else "nodeset", goals(sizes), words(sizes)

@@ -239,11 +239,11 @@ async def rolling_update(run: Run) -> Figures:
     return {"update_workers": workers, "update_seconds": ended - started, **span.figures("update")}
 
 
-async def job_end(run: Run, count: int) -> Figures:
+async def job_end(run: Run, count: int, nodes_per_job: int = 1) -> Figures:
     """Give every worker a job, scale in by some, end the jobs one by one, and see how soon each pod goes."""
     stage, slurmctld = run.stage, run.stage.slurmctld
     await run.at_rest()
-    jobs = {name: slurmctld.run_job(name) for name in _in_service(stage)}
+    jobs = _busy(stage, nodes_per_job)
     left = len(stage.pods.staying) - count
     await stage.change(replicas=left)
 
@@ -254,17 +254,40 @@ async def job_end(run: Run, count: int) -> Figures:
         return len(draining()) == count
 
     await _eventually(all_drain)
+    asked, begun = stage.standin.counts.copy(), time.monotonic()
     ended: dict[str, float] = {}
-    for name in draining():
-        ended[name] = time.monotonic()
-        slurmctld.end_job(jobs[name])
+    going = draining()
+    for job in dict.fromkeys(jobs[name] for name in going):
+        ended |= dict.fromkeys((name for name in jobs if jobs[name] == job), time.monotonic())
+        slurmctld.end_job(job)
         await asyncio.sleep(random.uniform(0.0, 0.2))  # noqa: S311 - not in step with any poll
-    await stage.until(lambda: len(stage.pods.staying) == left, "the pods of the ended jobs were told to go")
-    waited = sorted(stage.pods.left[name] - moment for name, moment in ended.items())
-    for name in jobs.keys() - ended.keys():
-        slurmctld.end_job(jobs[name])
+    over = await stage.until(lambda: len(stage.pods.staying) == left, "the pods of ended jobs were deleted")
+    slurm = stage.standin.counts - asked
+    # Of a job of several nodes, the operator may delete another worker than it drained first.
+    gone = {name: stage.pods.left.get(name, 0.0) for name in ended}
+    waited = sorted(gone[name] - moment for name, moment in ended.items() if gone[name] > moment)
+    for job in {*jobs.values()} - {jobs[name] for name in ended}:
+        slurmctld.end_job(job)
     await run.at_rest()
-    return {"job_end_p50_seconds": _percentile(waited, 0.5), "job_end_p95_seconds": _percentile(waited, 0.95)}
+    return {
+        "job_end_p50_seconds": _percentile(waited, 0.5),
+        "job_end_p95_seconds": _percentile(waited, 0.95),
+        "job_end_jobs": len({*jobs.values()}),
+        "job_end_seconds": over - begun,
+        **{
+            f"job_end_slurm_{what}": slurm[what] + slurm[f"{what} unchanged"]
+            for what in ("nodes", "jobs", "job_states")
+        },
+    }
+
+
+def _busy(stage: Stage, nodes_per_job: int) -> dict[str, str]:
+    """Start jobs of so many nodes until every node in service has one; return the job of each node."""
+    names, jobs = _in_service(stage), dict[str, str]()
+    for start in range(0, len(names), nodes_per_job):
+        together = names[start : start + nodes_per_job]
+        jobs |= dict.fromkeys(together, stage.slurmctld.run_job(",".join(together)))
+    return jobs
 
 
 async def _eventually(question: Callable[[], Awaitable[bool]]) -> None:

@@ -39,9 +39,13 @@ def number(value: float) -> Json:
 
 
 class Table:
-    """The records of one list, each with its JSON, and the second of the last change."""
+    """The records of one list, each with its JSON, and the second of the last change.
 
-    def __init__(self) -> None:
+    `detail` is a field that is null unless a client asks for it.
+    """
+
+    def __init__(self, detail: str = "") -> None:
+        self._detail = detail
         self.changed = int(time.time())
         self._records: dict[str, Json] = {}
         self._encoded: dict[str, bytes] = {}
@@ -61,7 +65,8 @@ class Table:
     def put(self, name: str, record: Json) -> None:
         """Add a record or replace it."""
         self._records[name] = record
-        self._encoded[name] = msgspec.json.encode(record)
+        shown = {**record, self._detail: None} if self._detail else record
+        self._encoded[name] = msgspec.json.encode(shown)
         self.changed = int(time.time())
 
     def change(self, name: str, **fields: object) -> None:
@@ -77,8 +82,10 @@ class Table:
         """Tell whether there is nothing new since a moment."""
         return since - 1 >= self.changed
 
-    def encoded(self) -> bytes:
+    def encoded(self, *, detailed: bool = False) -> bytes:
         """Return the whole list as JSON."""
+        if detailed and self._detail:
+            return msgspec.json.encode([*self._records.values()])
         return b"[" + b",".join(self._encoded.values()) + b"]"
 
 
@@ -87,7 +94,7 @@ class Slurmctld:
 
     def __init__(self) -> None:
         self.nodes = Table()
-        self.jobs = Table()
+        self.jobs = Table(detail="job_resources")
         self.reservations = Table()
         self.drains: list[int] = []
         """How many nodes each request drained that drained any."""

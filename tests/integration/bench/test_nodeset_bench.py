@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.nodeset.__main__ import measure
+from bench.nodeset.__main__ import measure, measure_ended_jobs
 from bench.nodeset.figures import Sizes, goals, words
 from tests.support.processes import install_crds
 
@@ -32,3 +32,17 @@ async def test_every_figure_is_taken_and_nodes_are_drained_in_bulk(
     assert figures["update_workers"] == 10
     assert 1 <= figures["scale_in_waves"] <= 3
     assert figures["raw_created_seconds"] > 0
+
+
+@pytest.mark.timeout(600)
+async def test_the_ends_of_jobs_are_measured_alone(
+    kube_box_factory: Callable[..., Box], tmp_path: Path
+) -> None:
+    """Jobs of two workers end, so many pods are deleted as were to go, and the lists for it are counted."""
+    box = await asyncio.to_thread(kube_box_factory, controller_manager=True, scheduler=True)
+    await asyncio.to_thread(install_crds, box)
+    figures = await measure_ended_jobs(box, 12, 3, 2, tmp_path / "operator.log")
+    assert figures["workers"] == 12
+    assert figures["job_end_jobs"] == 6
+    assert figures["job_end_p95_seconds"] >= figures["job_end_p50_seconds"] > 0
+    assert figures["job_end_slurm_nodes"] >= 1

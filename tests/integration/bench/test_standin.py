@@ -24,10 +24,13 @@ if TYPE_CHECKING:
 FAR = 2**33
 READS = (
     *("GET ping/", "GET diag/", "GET partitions/", "GET nodes/", "GET jobs/", "GET reservations/"),
-    *("GET node/n0", "GET node/nope"),
+    *("GET node/n0", "GET node/nope", "GET jobs/?flags=ALL"),
+    *("GET jobs/state/", "GET jobs/state/?job_id=1", "GET jobs/state/?job_id=1&job_id=99"),
+    "GET jobs/state/?job_id=99",
     *(
         f"GET nodes/?update_time={FAR}",
         f"GET jobs/?update_time={FAR}",
+        f"GET jobs/?flags=ALL&update_time={FAR}",
         f"GET reservations/?update_time={FAR}",
     ),
 )

@@ -156,7 +156,7 @@ async def test_a_fault_in_one_kind_of_answer() -> None:
             await running.until(lambda: running.verdict("running").drained)
 
     faults = (Fault.EMPTY, Fault.HALF, Fault.UNKNOWN_WORDS, Fault.TRUNCATED, Fault.HANG)
-    await each(product(faults, ("jobs", "diag", "ping", "reservations")), attempt)
+    await each(product(faults, ("jobs", "jobs/state", "diag", "ping", "reservations")), attempt)
 
 
 @pytest.mark.parametrize("fault", [Fault.EMPTY, Fault.HALF])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,6 +94,22 @@ async def test_a_drain_with_a_job_on_it(box: SlurmBox, watched: Watching) -> Non
     # The view has it a moment before it is told: when all that was due in that round has been asked for.
     await watched.until(lambda: bool(told()))
     assert NODE in {change.name for change in told()[0].changes}
+
+
+async def test_the_end_of_a_job_brings_the_next_list(box: SlurmBox) -> None:
+    """Where lists are rare, the states of the jobs on a draining node tell when to ask for one."""
+    rare = replace(CALM, busy=600.0, rest=600.0, lively=0.1, jobs=600.0, states=0.1, stale_after=3600.0)
+    timing = replace(rare, jobs_stale_after=3600.0, whole=3600.0)
+    job = await asyncio.to_thread(box.submit, nodes=[NODE])
+    async with watching(box.url, box.token, timing=timing, settled=False) as running:
+        await until(partial(job_state, box, job), lambda state: state == "RUNNING")
+        await drain(running)
+        asked = len(running.requests)
+        await running.until(lambda: any(one[0] == "job_states" for one in running.requests[asked:]))
+        assert running.verdict(NODE).reason is AnswerReason.JOBS_RUNNING
+        await asyncio.to_thread(box.run, "scancel", str(job))
+        await running.until(lambda: running.verdict(NODE).drained)
+        await asyncio.to_thread(box.run, "scontrol", "update", f"nodename={NODE}", "state=resume")
 
 
 async def test_an_idle_node_is_drained_with_the_first_list_after_the_write(watched: Watching) -> None:

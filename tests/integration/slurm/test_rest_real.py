@@ -8,8 +8,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 
+from slurm_operator.slurm.decode.refusals import Question, Reply
+from slurm_operator.slurm.decode.replies import JobsReply, read
 from slurm_operator.slurm.errors import NotInSlurm, Refused, TokenRefused, Unsupported
 from slurm_operator.slurm.model.hostlist import expand
 from slurm_operator.slurm.model.records import Job, Node, NodeUpdate, Reservation, ReservationSpec
@@ -204,6 +207,52 @@ async def test_a_job_is_followed_from_start_to_end(box: SlurmBox, real: RestClie
     await until(
         partial(known, real, "n0"), lambda node: node.state[0] == "IDLE" and "COMPLETING" not in node.state
     )
+
+
+async def test_jobs_are_listed_without_their_cores(box: SlurmBox) -> None:
+    """The client's list of jobs leaves out which cores a job has; all that is read of a job is the same."""
+    job_id = await asyncio.to_thread(box.submit, seconds=300, nodes=["n0", "n1"])
+    sizes: list[int] = []
+    async with RestClient(box.url, box.token, observe=lambda info: sizes.append(info.size)) as client:
+        await until(
+            partial(job_of, client, job_id), lambda job: job is not None and job.job_state == ("RUNNING",)
+        )
+        asked = await client.jobs()
+        version = client.version
+    path, headers = f"{box.url}/slurm/{version}/jobs/", {"X-SLURM-USER-TOKEN": box.token()}
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(path) as answer:
+        body = await answer.read()
+    full = read(Reply(200, "application/json", body), JobsReply, Question("list jobs"))
+    assert asked is not None
+    assert {job.job_id: job for job in asked.jobs} == {job.job_id: job for job in full.jobs}
+    assert b'"job_resources"' in body
+    # Other parts of the reply differ by a few bytes, such as the number of a port.
+    assert sizes[-1] < len(body) - 1000
+    await asyncio.to_thread(box.run, "scancel", str(job_id))
+
+
+async def test_the_states_of_jobs_say_which_are_unfinished(box: SlurmBox, real: RestClient) -> None:
+    """Of the jobs that are asked about, those that run come back, tasks of an array by their own numbers."""
+    single = await asyncio.to_thread(box.submit, seconds=300, nodes=["n0"])
+    pending = await asyncio.to_thread(box.submit, options=["--hold"])
+    array = await asyncio.to_thread(box.submit, seconds=300, nodes=["n1"], options=["--array=0-1"])
+
+    async def running() -> set[int]:
+        jobs = await real.jobs()
+        assert jobs is not None
+        return {job.job_id for job in jobs.jobs if "RUNNING" in job.job_state}
+
+    held = await until(running, lambda found: single in found and array in found and len(found) >= 3)
+    (task,) = held - {single, array}
+    assert await real.unfinished_jobs([single, pending, array, task, 2**31]) == {single, array, task}
+    assert await real.unfinished_jobs([task]) == {task}
+    await asyncio.to_thread(box.run, "scancel", str(pending), str(single), f"{array}_0")
+    left = await until(partial(real.unfinished_jobs, [single, array, task]), lambda found: len(found) == 1)
+    assert left <= {array, task}
+    assert await real.unfinished_jobs([single]) == frozenset()
+    assert await real.unfinished_jobs([*left, *range(10**8, 10**8 + 1999)]) == left
+    await asyncio.to_thread(box.run, "scancel", str(array))
+    await until(partial(real.unfinished_jobs, [array, task]), lambda found: not found)
 
 
 async def test_pending_and_suspended_jobs(box: SlurmBox, real: RestClient) -> None:

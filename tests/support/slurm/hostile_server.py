@@ -232,6 +232,8 @@ class HostileSlurmrestd:
             return self._good({}) if fault in _IGNORES_REQUEST else self._written(seen)
         if seen.endpoint in ("nodes", "jobs", "reservations"):
             return self._list(getattr(self, seen.endpoint), seen, fault)
+        if seen.endpoint == "jobs/state":
+            return self._job_states(fault)
         return self._single(seen)
 
     def _turned_away(self, seen: Seen, fault: Fault | None, *, authentic: bool) -> Reply | None:
@@ -281,6 +283,12 @@ class HostileSlurmrestd:
         warning = "Zero jobs to dump" if table is self.jobs and not table else ""
         content = f'{{"{table.what}": {text}{moment}}}' if text else "{}"
         return good(content, self.release, warning=warning, cluster=self.cluster)
+
+    def _job_states(self, fault: Fault | None) -> Reply:
+        """Say how all jobs are, whichever were asked about."""
+        entries = [{"job_id": str(job["job_id"]), "state": job["job_state"]} for job in self.jobs.values()]
+        text = spoiled(fault, "job states", entries) if fault in SPOILS_CONTENT else json.dumps(entries)
+        return good(f'{{"jobs": {text}}}' if text else "{}", self.release, cluster=self.cluster)
 
     def _written(self, seen: Seen) -> Reply:
         match seen.method, seen.endpoint:

@@ -11,7 +11,7 @@ from slurm_operator.slurm.watch.watcher import SlurmWatch, WatchTiming
 from tests.support.slurm.views import number
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.model.records import Job, Node, Reservation
@@ -42,13 +42,14 @@ class Cluster:
         self.name = self.jobs_name = ""
         self.entries = {node.name: node for node in nodes}
         self.running: list[Job] = []
+        self.said_to_have_ended: set[int] = set()
         self.booked: list[Reservation] = []
         self.controllers: tuple[Ping, ...] = (Ping(hostname="box", responding=True, primary=True),)
         self.clock_offset = 0
         self.uptime = 86_400.0
         self.changed = {"nodes": EPOCH, "jobs": EPOCH, "reservations": EPOCH}
         self.failures: dict[str, Exception] = {}
-        self.seconds = dict.fromkeys(("nodes", "jobs", "reservations", "ping", "diag"), 0.0)
+        self.seconds = dict.fromkeys(("nodes", "jobs", "job_states", "reservations", "ping", "diag"), 0.0)
         self.refuses_changes: Exception | None = None
         self.asked: list[Asked] = []
 
@@ -100,6 +101,11 @@ class Cluster:
         moment, shown = self.clock, (*self.running,)
         found = await self._answer("jobs", since)
         return JobList(jobs=shown, last_update=moment, cluster=self.jobs_name) if found else None
+
+    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
+        shown = {job.job_id for job in self.running if not job.finished} - self.said_to_have_ended
+        await self._answer("job_states")
+        return frozenset(shown.intersection(numbers))
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
         moment, shown = self.clock, (*self.booked,)

@@ -6,10 +6,12 @@ would be the answer for ever. So a whole list is asked for every now and then, a
 there is a sign of another slurmctld. "Unchanged" never keeps a list alive for longer than one may be old, and
 makes none newer: who waits for a list that was asked for after some moment gets a whole one.
 
-A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmctld at
-most, and a fifth in a hurry, because a pod waits: while a node drains, or only the list of jobs can show that
-it is drained. There are two exceptions: no view may grow stale because of this limit, and polling may use
-half of the time while callers wake the watch again and again.
+A list that takes long to make is asked for less often: polling may use a tenth of the time of a slurmrestd at
+most, and a fifth in a hurry, because a pod waits: while a node drains whose jobs cannot be asked about
+(`job_ends`), or only the list of jobs can show that it is drained. There are three exceptions: no view may
+grow stale because of this limit, polling may use half of the time while callers wake the watch again and
+again, and four fifths while jobs on draining nodes end one after the other. A list is work for slurmrestd,
+not for slurmctld: of 600 ms for 5,000 nodes, slurmctld 26.05 took 6.
 Pure: the caller brings the time.
 """
 
@@ -37,6 +39,14 @@ class WatchTiming:
     lively: float = 10.0
     gap: float = 0.1
     """The minimum between two rounds, however often callers wake the watch."""
+    states: float = 1.0
+    """Between questions for the states of the jobs on draining nodes."""
+    states_call: float = 2.0
+    """No longer may such a question take: meanwhile no list is asked for."""
+    states_pause: float = 60.0
+    """After a failure to read these states, which an older Slurm does not have."""
+    freed_cost: float = 0.25
+    """Lists that took a second are followed by so many seconds without, when a node has become free."""
     jobs: float = 30.0
     reservations: float = 30.0
     verdict: float = 5.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from slurm_operator.slurm.decode.pieces import OversizeError
-from slurm_operator.slurm.model.records import Job, JobDetail, Node, Reservation, SlurmPartition
+from slurm_operator.slurm.model.records import Job, JobDetail, JobState, Node, Reservation, SlurmPartition
 from slurm_operator.slurm.model.reply_limits import MAX_HOSTLIST, MAX_NAME, MAX_SHOWN, MAX_WORDS
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ _ITEM: Final = 64
 _CUT: Final[Mapping[type, tuple[str, ...]]] = {
     Node: ("reason", "reason_set_by_user", "comment", "topology", "reservation", "version"),
     Job: ("partition",),
+    JobState: (),
     JobDetail: (
         *("name", "user_name", "account", "partition", "array_task_string", "state_reason", "nodes"),
         *("features", "resv_name", "dependency"),
@@ -32,6 +33,7 @@ _CUT: Final[Mapping[type, tuple[str, ...]]] = {
 _REFUSED: Final[Mapping[type, Mapping[str, int]]] = {
     Node: {"name": MAX_NAME},
     Job: {"nodes": MAX_HOSTLIST},
+    JobState: {"job_id": MAX_NAME},
     JobDetail: {},
     Reservation: {"name": MAX_NAME, "node_list": MAX_HOSTLIST, "users": MAX_HOSTLIST, "partition": MAX_NAME},
     SlurmPartition: {"name": MAX_NAME},
@@ -39,6 +41,7 @@ _REFUSED: Final[Mapping[type, Mapping[str, int]]] = {
 _STATES: Final[Mapping[type, str]] = {
     Node: "state",
     Job: "job_state",
+    JobState: "state",
     JobDetail: "job_state",
     Reservation: "flags",
 }

@@ -27,6 +27,7 @@ from slurm_operator.slurm.model.records import (
     Fault,
     Job,
     JobDetail,
+    JobState,
     Node,
     NoVal,
     Ping,
@@ -79,6 +80,12 @@ class JobsReply(Envelope, kw_only=True):
     last_update: NoVal = UNSET
 
 
+class JobStates(Envelope, kw_only=True):
+    """The states of some jobs."""
+
+    jobs: tuple[JobState, ...]
+
+
 class JobDetails(Envelope, kw_only=True):
     """The list of all jobs with what is shown of them."""
 
@@ -110,6 +117,7 @@ E = TypeVar("E", bound=Envelope)
 _LISTS: Final[Mapping[type[Envelope], tuple[str, type[msgspec.Struct], ReplyLimit]]] = {
     NodesReply: ("nodes", Node, reply_limits.NODES),
     JobsReply: ("jobs", Job, reply_limits.JOBS),
+    JobStates: ("jobs", JobState, reply_limits.JOB_STATES),
     JobDetails: ("jobs", JobDetail, reply_limits.JOBS),
     Reservations: ("reservations", Reservation, reply_limits.RESERVATIONS),
     Partitions: ("partitions", SlurmPartition, reply_limits.PARTITIONS),

@@ -12,6 +12,7 @@ and `math.inf` when it is infinite.
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
@@ -40,6 +41,8 @@ IDLE_JOB_FLAGS: Final = frozenset(
         *("REVOKED", "SPECIAL_EXIT"),
     }
 )
+
+_JOB_NUMBER: Final = re.compile(r"[0-9]{1,18}(?![0-9])")
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -120,6 +123,13 @@ class Node(_Part, frozen=True):
     """
 
 
+def _holds_no_node(words: tuple[str, ...]) -> bool:
+    """Return whether a job in this state has left its nodes, or has none yet; an unknown word is no."""
+    return any(word in FINISHED_JOB_STATES for word in words) and all(
+        word in FINISHED_JOB_STATES or word in IDLE_JOB_FLAGS for word in words
+    )
+
+
 class Job(_Part, frozen=True):
     """One job, with only what tells how long it holds which nodes."""
 
@@ -134,10 +144,26 @@ class Job(_Part, frozen=True):
     @property
     def finished(self) -> bool:
         """Tell whether the job surely holds no node: it ended, or has not started; an unknown word is no."""
-        words = self.job_state
-        return any(word in FINISHED_JOB_STATES for word in words) and all(
-            word in FINISHED_JOB_STATES or word in IDLE_JOB_FLAGS for word in words
-        )
+        return _holds_no_node(self.job_state)
+
+
+class JobState(_Part, frozen=True):
+    """The state of one job, as a hint when to list; nothing is decided from it."""
+
+    job_id: str
+    """The number, with that of a task of an array (`6_0`) or of a part of a job of several (`4+0`)."""
+    state: tuple[str, ...] = ()
+
+    @property
+    def number(self) -> int | None:
+        """Return the number that the job has in the list of jobs; None if it cannot be read."""
+        found = _JOB_NUMBER.match(self.job_id)
+        return None if found is None else int(found[0])
+
+    @property
+    def finished(self) -> bool:
+        """Return whether the job surely holds no node."""
+        return _holds_no_node(self.state)
 
 
 class JobDetail(_Part, frozen=True):

@@ -64,6 +64,7 @@ SHORT: Final = ReplyLimit(_MIB)
 STATISTICS: Final = ReplyLimit(2 * _MIB)
 NODES: Final = ReplyLimit(MAX_NODES * 3 * _KIB, MAX_NODES)
 JOBS: Final = ReplyLimit(MAX_JOBS * 4 * _KIB, MAX_JOBS)
+JOB_STATES: Final = ReplyLimit(MAX_JOBS * _KIB // 4, MAX_JOBS)
 RESERVATIONS: Final = ReplyLimit(MAX_NODES * _KIB, MAX_NODES)
 PARTITIONS: Final = ReplyLimit(MAX_NODES * _KIB, MAX_NODES)
 

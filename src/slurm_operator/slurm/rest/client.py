@@ -10,6 +10,7 @@ What callers must know about Slurm, seen on 24.11 and 26.05:
 - 24.11 answers a conditional question for nodes with a 500 if nodes have changed and partitions have not; it
   is asked again without the condition.
 - Jobs that have not changed since come as an empty list with the time 0; `jobs` makes None of it.
+- Jobs come with the cores that each uses unless `flags` says otherwise, which may be most of the reply.
 - A bulk update that names a node that does not exist may have changed none, some or all of the others.
 - 24.11 ends with a crash when it reads a malformed hostlist, slurmctld 26.05 when a node is to be created
   from a malformed line, and every release takes `ALL` for all nodes: all of that is checked here before it is
@@ -31,6 +32,7 @@ from slurm_operator.slurm.decode.replies import (
     Envelope,
     JobDetails,
     JobsReply,
+    JobStates,
     NodesReply,
     Partitions,
     Pings,
@@ -66,7 +68,7 @@ from slurm_operator.slurm.rest.reply_memory import SHARED
 from slurm_operator.slurm.rest.session import CallInfo, RestTiming, Session, SlurmCall, TokenSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from types import TracebackType
 
     from slurm_operator.slurm.rest.reply_memory import ReplyMemory
@@ -83,6 +85,8 @@ _LIMITS: Final[Mapping[type[Envelope], reply_limits.ReplyLimit]] = {
     JobsReply: reply_limits.JOBS,
     Reservations: reply_limits.RESERVATIONS,
 }
+# Jobs of all partitions, hidden ones included, without the cores that each of them uses.
+_PATHS: Final = {"nodes": "nodes/", "jobs": "jobs/?flags=ALL", "reservations": "reservations/"}
 # What a list of unchanged jobs says about its time; one without jobs has a time like any other.
 _NEVER: Final = NoVal(set=True)
 
@@ -182,9 +186,25 @@ class RestClient:
             jobs=reply.jobs, last_update=self._time("jobs", reply), cluster=reply.meta.slurm.cluster
         )
 
+    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
+        """Return which of these jobs may still hold nodes: a hint when to list, never to decide from."""
+        if not numbers:
+            raise ValueError("no job is asked about, and slurmrestd would report all")
+        # A list with commas is refused, whatever the description of the API says.
+        path = "jobs/state/?" + "&".join(f"job_id={number}" for number in numbers)
+        call = SlurmCall("job_states", path, "read job states", limit=reply_limits.JOB_STATES.size)
+        found: set[int] = set()
+        # The number of an array brings all of its tasks, each with its own number.
+        for job in (await self._ask(call, JobStates)).jobs:
+            if job.number is None:
+                raise BadReply(f"{self._session.words(call.what)}: a job has no number: {job.job_id[:20]!r}")
+            if not job.finished:
+                found.add(job.number)
+        return frozenset(found.intersection(numbers))
+
     async def job_details(self) -> tuple[JobDetail, ...]:
         """Return all jobs with what is shown of them; for users, never to decide from."""
-        call = SlurmCall("job_details", "jobs/", "list job details", limit=reply_limits.JOBS.size)
+        call = SlurmCall("job_details", _PATHS["jobs"], "list job details", limit=reply_limits.JOBS.size)
         return (await self._ask(call, JobDetails)).jobs
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
@@ -329,12 +349,12 @@ class RestClient:
     # --- how
 
     async def _list(self, what: str, shape: type[E], since: int | None) -> E | None:
-        call = SlurmCall(what, f"{what}/", f"list {what}", limit=_LIMITS[shape].size)
+        path = _PATHS[what]
+        call = SlurmCall(what, path, f"list {what}", limit=_LIMITS[shape].size)
         if since is None:
             return await self._ask(call, shape)
-        return await self._session.ask(
-            replace(call, path=f"{what}/?update_time={since}", plain=call.path), shape
-        )
+        conditional = f"{path}{'&' if '?' in path else '?'}update_time={since}"
+        return await self._session.ask(replace(call, path=conditional, plain=path), shape)
 
     def _time(self, what: str, reply: NodesReply | JobsReply | Reservations) -> int:
         time = moment(reply.last_update)

@@ -8,6 +8,9 @@ the node is `owed` one.
 24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
 partitions"), so a refusal to such a question is answered by asking for the whole list.
 
+Between two rounds, while nodes drain, the states of the jobs on them are asked for (`job_ends`): when such a
+node has become free, the next round comes at once. A state is no part of the view.
+
 A failure to list the nodes changes nothing but the age of the view. Every request has a deadline, and
 whatever goes wrong becomes a `SlurmError` in the view. What is asked beside nodes and jobs has a short one,
 so that no view grows stale for it.
@@ -18,9 +21,10 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
+from slurm_operator.slurm.decide.job_ends import JobEnds
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
 from slurm_operator.slurm.decide.poll_schedule import Poll
 from slurm_operator.slurm.errors import (
@@ -29,49 +33,18 @@ from slurm_operator.slurm.errors import (
     ControllerDown,
     Refused,
     ReplyTooLarge,
-    RestUnreachable,
     SlurmError,
     TokenRefused,
 )
 from slurm_operator.slurm.model.jobs import JobBook
 from slurm_operator.slurm.model.view import ClusterView
 from slurm_operator.slurm.rest.thread_turns import in_slices
+from slurm_operator.slurm.watch.questions import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
-    from slurm_operator.slurm.model.records import Diag, JobList, NodeList, Ping, ReservationList
-
-T = TypeVar("T")
-
-
-class PolledApi(Protocol):
-    """What a survey asks; a `RestClient` is one."""
-
-    @property
-    def release(self) -> str:
-        """Return the release of Slurm."""
-
-    @property
-    def namespace(self) -> str:
-        """Return the namespace that shares with others what all Slurm clusters use."""
-
-    async def nodes(self, since: int | None = None) -> NodeList | None:
-        """Return all nodes, or None if nothing has changed since."""
-
-    async def jobs(self, since: int | None = None) -> JobList | None:
-        """Return all jobs, or None if nothing has changed since."""
-
-    async def reservations(self, since: int | None = None) -> ReservationList | None:
-        """Return all reservations, or None if nothing has changed since."""
-
-    async def ping(self) -> tuple[Ping, ...]:
-        """Return how each slurmctld answers."""
-
-    async def diag(self) -> Diag:
-        """Return what slurmctld says about itself."""
+    from slurm_operator.slurm.watch.polled_api import PolledApi
 
 
 class Survey:
@@ -96,7 +69,10 @@ class Survey:
         self._pings = Poll()
         self._uptimes = Poll()
         self._aside = min(timing.call, timing.stale_after / 3)
-        self._draining = False
+        self._job_ends = JobEnds(timing)
+        self._draining: frozenset[str] = frozenset()
+        # When a list of nodes last showed one that had begun to drain.
+        self._drain_seen = float("-inf")
         # A job may need a node that is powered down at any moment.
         self._saving = False
         # Reservations were changed, and have not been listed since.
@@ -105,7 +81,7 @@ class Survey:
         self._woken = False
         # The last ClusterName that came with a list of nodes.
         self._cluster = ""
-        self._failing: dict[str, str] = {}
+        self._questions = Questions(timing.call, log)
 
     def interval(self, *, lively: bool) -> float:
         """Return how long to wait before the next round."""
@@ -117,7 +93,13 @@ class Survey:
             wanted = min(wanted, timing.doubt)
         if lively or self._draining or self._saving or self.owed:
             wanted = min(wanted, timing.busy)
-        return self._nodes.interval(wanted, hurry=self._draining or bool(self.owed))
+        now = asyncio.get_running_loop().time()
+        unseen = bool(self._draining) and not self._job_ends.seen(now)
+        interval = self._nodes.interval(wanted, hurry=unseen or bool(self.owed))
+        if self._job_ends.freed:
+            lists = self._nodes.took + self._jobs.took
+            return min(interval, max(timing.gap, timing.freed_cost * lists))
+        return interval
 
     def gap(self) -> float:
         """Return the minimum wait before the next round, however often callers ask for one."""
@@ -137,24 +119,46 @@ class Survey:
         be listed.
         """
         self._reservations_changed |= reservations_changed
+        freed, self._job_ends.freed = self._job_ends.freed, False
         now, timing = asyncio.get_running_loop().time(), self._timing
         if isinstance(self.view.failure, ControllerDown) and self._pings.due(timing.ping, now):
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        if not await self._ask_nodes(now, whole=woken or awaited or self._woken):
+        if not await self._ask_nodes(now, whole=woken or awaited or self._woken or freed):
             return False
         self._woken = woken
         if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
         waits = bool(self.owed) or (awaited and self._jobs_old(now))
-        if self._jobs.due(0.0 if waits else self._jobs_interval(woken=woken), now, hurry=waits):
+        began = self._drain_seen > (self._jobs.sent or float("-inf"))
+        wanted = 0.0 if waits else self._jobs_interval(woken=woken, began=began)
+        # After the end of a job that was seen, the pause before this round was for both lists.
+        if (waits and freed) or self._jobs.due(wanted, now, hurry=waits or began):
             await self._ask_jobs(whole=waits)
+        self._job_ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
             await self._ask_reservations()
         if self._pings.due(timing.ping, now):
             await self._ask_pings(self._aside)
         return True
+
+    def states_due(self) -> float | None:
+        """Return when to ask for the states of jobs; None if there is no reason to."""
+        return None if self.failures else self._job_ends.next_question(asyncio.get_running_loop().time())
+
+    async def ask_states(self) -> None:
+        """Ask whether a draining node has become free."""
+        sent = asyncio.get_running_loop().time()
+        try:
+            question = self._rest.unfinished_jobs(self._job_ends.asked)
+            unfinished = await self._questions.ask(question, self._timing.states_call)
+        except SlurmError as error:
+            self._questions.note("job states", error)
+            self._job_ends.failed(sent)
+        else:
+            self._questions.note("job states", None)
+            self._job_ends.answered(unfinished, sent, asyncio.get_running_loop().time())
 
     @property
     def has_standby(self) -> bool:
@@ -186,12 +190,12 @@ class Survey:
         since = None if whole or self.node_trust.doubtful else self._nodes.since(now, alive)
         try:
             try:
-                found = await self._call(self._rest.nodes(since))
+                found = await self._questions.ask(self._rest.nodes(since))
             except Refused:
                 if since is None:
                     raise
                 now = asyncio.get_running_loop().time()
-                found = await self._call(self._rest.nodes())
+                found = await self._questions.ask(self._rest.nodes())
             answered = asyncio.get_running_loop().time()
             if found is None:
                 self.node_trust.unchanged(now)
@@ -212,7 +216,7 @@ class Survey:
         self._recovered()
         self._show_snapshot()
         if found is not None:
-            self._sort_out()
+            self._sort_out(now)
         self._show_owed()
         return True
 
@@ -222,6 +226,7 @@ class Survey:
             self._log.warning("slurmrestd reports another cluster", before=self._cluster, now=cluster)
             self.node_trust, self._book = NodeListTrust(self.node_trust.trust), JobBook()
             self.settled, self.owed = frozenset(), set()
+            self._draining, self._job_ends = frozenset(), JobEnds(self._timing)
             self.view = ClusterView(
                 stale_after=self.view.stale_after, jobs_stale_after=self.view.jobs_stale_after
             )
@@ -270,11 +275,14 @@ class Survey:
             failure=None,
         )
 
-    def _sort_out(self) -> None:
+    def _sort_out(self, now: float) -> None:
         """See which nodes drain, and of which only the jobs can tell whether they are drained."""
         drain = {name: node for name, node in self.view.nodes.items() if "DRAIN" in node.state}
         drained = frozenset(name for name, node in drain.items() if looks_drained(node))
-        self._draining = len(drained) < len(drain)
+        draining = drain.keys() - drained
+        if not self._draining >= draining:
+            self._drain_seen = now
+        self._draining = frozenset(draining)
         saving = {name: node for name, node in self.view.nodes.items() if saves_power(node)}
         self._saving = bool(saving)
         settled = drained | {name for name, node in saving.items() if looks_powered_down(node)}
@@ -288,9 +296,12 @@ class Survey:
 
     # --- the rest
 
-    def _jobs_interval(self, *, woken: bool) -> float:
-        """Return how often the jobs are needed: at once when a node seems drained and only they can tell."""
-        if woken and self.settled:
+    def _jobs_interval(self, *, woken: bool, began: bool) -> float:
+        """Return how often the jobs are needed: at once when a node seems drained and only they can tell.
+
+        `began`: a node has begun to drain since, so its jobs are to be asked about from now on.
+        """
+        if (woken and self.settled) or began:
             return 0.0
         jobs = self.view.jobs
         contested = self.settled and (jobs.unplaced or not self.settled.isdisjoint(jobs.by_node))
@@ -307,14 +318,14 @@ class Survey:
         certain = whole or self._book.doubtful
         since = None if certain else self._jobs.since(sent, self._timing.whole)
         try:
-            found = await self._call(self._rest.jobs(since))
+            found = await self._questions.ask(self._rest.jobs(since))
             self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._jobs.failed(sent)
-            self._part("jobs", error)
+            self._questions.note("jobs", error)
             self.view = replace(self.view, jobs_failure=error)
             return
-        self._part("jobs", None)
+        self._questions.note("jobs", None)
         if found is None:
             self._jobs.asked(sent, asyncio.get_running_loop().time())
         else:
@@ -327,13 +338,13 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         since = self._reservations.since(sent, self._timing.whole)
         try:
-            found = await self._call(self._rest.reservations(since), self._aside)
+            found = await self._questions.ask(self._rest.reservations(since), self._aside)
             self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._reservations.failed(sent)
-            self._part("reservations", error)
+            self._questions.note("reservations", error)
             return
-        self._part("reservations", None)
+        self._questions.note("reservations", None)
         self._reservations_changed = False
         if found is None:
             self._reservations.asked(sent, asyncio.get_running_loop().time())
@@ -346,14 +357,14 @@ class Survey:
     async def _ask_pings(self, limit: float) -> None:
         sent = asyncio.get_running_loop().time()
         try:
-            pings = await self._call(self._rest.ping(), limit)
+            pings = await self._questions.ask(self._rest.ping(), limit)
         except SlurmError as error:
             if not isinstance(error, CircuitOpen):
                 self._pings.asked(sent, sent)
-                self._part("ping", error)
+                self._questions.note("ping", error)
             return
         self._pings.asked(sent, sent)
-        self._part("ping", None)
+        self._questions.note("ping", None)
         if self.view.controllers_pinged_at is None or sent >= self.view.controllers_pinged_at:
             # Else a later one was faster: where there are standbys, two may be under way.
             self.view = replace(self.view, controllers=pings, controllers_pinged_at=sent)
@@ -362,11 +373,11 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         self._uptimes.asked(sent, sent)
         try:
-            diag = await self._call(self._rest.diag(), self._aside)
+            diag = await self._questions.ask(self._rest.diag(), self._aside)
         except SlurmError as error:
-            self._part("diag", error)
+            self._questions.note("diag", error)
             return
-        self._part("diag", None)
+        self._questions.note("diag", None)
         if self.node_trust.uptime(diag.uptime, sent, asyncio.get_running_loop().time()):
             # What has not changed since a moment of the other one's clock may have changed all the same.
             for poll in (self._nodes, self._jobs, self._reservations):
@@ -374,29 +385,3 @@ class Survey:
         started = diag.server_started
         self.view = replace(self.view, started=None if started is None else started.timestamp())
         self._show_snapshot()
-
-    def _part(self, what: str, error: SlurmError | None) -> None:
-        """Log when a part of the view begins or ceases to fail."""
-        before = self._failing.pop(what, None)
-        if error is not None:
-            self._failing[what] = error.kind
-            if before != error.kind:
-                self._log.warning(
-                    "a part of the Slurm state cannot be read", part=what, kind=error.kind, error=str(error)
-                )
-        elif before is not None:
-            self._log.info("a part of the Slurm state can be read again", part=what)
-
-    async def _call(self, request: Awaitable[T], limit: float | None = None) -> T:
-        """Wait for an answer; whatever goes wrong is a SlurmError."""
-        limit = self._timing.call if limit is None else limit
-        try:
-            async with asyncio.timeout(limit):
-                return await request
-        except SlurmError:
-            raise
-        except TimeoutError:
-            raise RestUnreachable(f"no answer within {limit:g} s") from None
-        except Exception as error:
-            self._log.exception("a request to Slurm failed in an unexpected way")
-            raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
-    from slurm_operator.slurm.watch.survey import PolledApi
+    from slurm_operator.slurm.watch.polled_api import PolledApi
 
     Receiver = Callable[[ViewUpdate], None]
 
@@ -227,16 +227,27 @@ class SlurmWatch:
             await asyncio.sleep(0)
 
     async def _pause(self) -> None:
-        """Wait until the next round is due, or a caller wakes the watch."""
+        """Wait until the next round is due, or a caller wakes the watch; meanwhile ask for states of jobs."""
         loop, survey = asyncio.get_running_loop(), self._survey
         now = loop.time()
-        pause = survey.interval(lively=now - self._last_woken < self.timing.lively)
+        lively = now - self._last_woken < self.timing.lively
+        pause = survey.interval(lively=lively)
+        while (moment := survey.states_due()) is not None and moment < now + pause:
+            if await self._woken_before(moment):
+                break
+            await survey.ask_states()
+            pause = min(pause, survey.interval(lively=lively))
+        await self._woken_before(now + pause)
         # Who wakes it may shorten the wait, but not make it ask without a pause.
         least = min(pause, survey.gap())
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause):
-                await self._wake.wait()
         await asyncio.sleep(max(0.0, now + least - loop.time()))
+
+    async def _woken_before(self, moment: float) -> bool:
+        """Wait until a moment; return whether a caller woke the watch before it."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(moment):
+                await self._wake.wait()
+        return self._wake.is_set()
 
     def _time_aging(self) -> None:
         """Have it told when the view grows stale, also while a request hangs."""

@@ -17,15 +17,21 @@ from tests.support.virtual_time import virtual_time
 
 @virtual_time
 async def test_a_woken_watch_asks_for_what_a_drain_needs() -> None:
-    """After a write the nodes are listed, and the jobs if a node looks drained; the rest has its own time."""
+    """After a write the nodes are listed, and the jobs if a node begins to drain or looks drained."""
     cluster = Cluster(node("n1"))
     async with watching(cluster, WatchTiming(ping=1e6, uptime=1e6, reservations=1e6)) as watched:
         await watched.settle()
         cluster.asked.clear()
-        cluster.put(node("n1", "MIXED", "DRAIN"))
+        cluster.put(node("n1", "MIXED"))
         watched.watch.wake()
         await watched.until(lambda: bool(watched.updates), limit=1.0)
         assert [asked.what for asked in cluster.asked] == ["nodes"]
+        cluster.asked.clear()
+        watched.updates.clear()
+        cluster.put(node("n1", "MIXED", "DRAIN"))
+        watched.watch.wake()
+        await watched.until(lambda: bool(watched.updates), limit=1.0)
+        assert [asked.what for asked in cluster.asked] == ["nodes", "jobs"]
         cluster.asked.clear()
         cluster.put(drained_node("n1"))
         written = now()
