@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import os
 import platform
+import signal
 import sys
 import tempfile
 import time
@@ -86,6 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name in scenario.names():
             print(f"{name:24} {scenario.load(name).about}")
         return 0
+    # Ended like that, it ends what it has started, too, as with an interrupt.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with tempfile.TemporaryDirectory(prefix="faultlab-") as folder:
             work = _properties if options.command == "properties" else _run

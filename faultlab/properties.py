@@ -124,8 +124,9 @@ class PropertyRun(Run):
         kube, what, name = self._bench.lab.kube, str(one), live["metadata"]["name"]
         try:
             await self._settled(_QUIET)
-            found = await self._state()
             title = f"{one.kind}/{name}"
+            await self._until(lambda: self._behind(title), 45.0 * self._bench.patience, pause=0.5)
+            found = await self._state()
             changed = differences(_others(start, title), _others(found, title))
             reported = differences(before, found[title].get("status", {}))
             stuck = ""
@@ -155,6 +156,12 @@ class PropertyRun(Run):
             return Result(what, "changed" if changed else "reported", value, ", ".join([*paths, *conditions]))
         reason = self._without_effect.get(what, "")
         return Result(what, "no effect, as listed" if reason else "no effect", value, reason)
+
+    async def _behind(self, title: str) -> str:
+        """Return what is missing until the status belongs to the object as it is."""
+        status = (await self._state())[title].get("status", {})
+        behind = status.get("observedGeneration") == "behind"
+        return f"the status of {title} is behind its object" if behind else ""
 
 
 def _compared(state: Json) -> Json:
