@@ -29,7 +29,7 @@ from slurm_operator.kube.client.connection_errors import connection_failure
 from slurm_operator.kube.client.connector import Attempt, Connector, FencedRequest, SendBy, attempt_in_context
 from slurm_operator.kube.client.proxy import split_credentials
 from slurm_operator.kube.client.slots import Slots
-from slurm_operator.kube.client.watch_stream import batching_delay, gathering
+from slurm_operator.kube.client.watch_stream import BATCHING, gathering
 from slurm_operator.kube.decide.retries import parse_retry_after, retry_delay
 from slurm_operator.kube.errors import ApiError, ConnectionFailed, DeadlineExceeded, Unauthorized
 from slurm_operator.kube.manifests.wire import status_error
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from slurm_operator.kube.client.auth import Auth
     from slurm_operator.kube.client.calls import ApiCall
     from slurm_operator.kube.client.config import ClientConfig
+    from slurm_operator.kube.client.watch_stream import Batching
 
 _CONNECT_SECONDS = 10.0
 _OK, _REDIRECT = 200, 300
@@ -176,6 +177,7 @@ class Transport:
         *,
         timeout: float,  # noqa: ASYNC109 - the deadline is the feature
         idle: float,
+        batching: Batching = BATCHING,
     ) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
         """Open a long answer within `timeout`; yield a function for its next piece, empty at the end."""
         attempt, stage = Attempt(), _Stage()
@@ -191,7 +193,8 @@ class Transport:
         async def piece() -> bytes:
             nonlocal size, read_at
             try:
-                with gathering(response, batching_delay(size, loop.time() - read_at)):
+                delay = batching.delay(size, loop.time() - read_at)
+                with gathering(response, delay, batching.size):
                     data = await response.content.readany()
             except (aiohttp.ClientError, OSError) as error:
                 raise connection_failure(call.what, self._host, error, sent=attempt.sent) from None

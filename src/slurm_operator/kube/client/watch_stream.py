@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from slurm_operator.kube.errors import DecodeError
 
@@ -62,18 +63,24 @@ class LineSplitter:
         return lines
 
 
-# A pause short against any reconcile, and the size from which on a read is worth its wake-up.
-_BATCH_SECONDS, _BATCH_BYTES = 0.05, 2**16
+@dataclass(frozen=True, slots=True)
+class Batching:
+    """How long a busy stream gathers data: a short time, or until a read is worth its wake-up."""
+
+    seconds: float = 0.05  # short against any reconcile
+    size: int = 2**16
+
+    def delay(self, size: int, since: float) -> float:
+        """Return how long to let a stream gather data, from the size of its last read and the time since."""
+        return max(0.0, self.seconds - since) if 0 < size < self.size else 0.0
 
 
-def batching_delay(size: int, since: float) -> float:
-    """Return how long to let a stream gather data, from the size of its last read and the time since."""
-    return max(0.0, _BATCH_SECONDS - since) if 0 < size < _BATCH_BYTES else 0.0
+BATCHING: Final = Batching()
 
 
 @contextmanager
-def gathering(response: aiohttp.ClientResponse, seconds: float) -> Iterator[None]:
-    """Keep the socket from waking the loop until a batch has arrived, the stream ends, or time is over."""
+def gathering(response: aiohttp.ClientResponse, seconds: float, size: int) -> Iterator[None]:
+    """Keep the socket from waking the loop until so much has arrived, the stream ends, or time is over."""
     transport = response.connection.transport if response.connection is not None else None
     sock = transport.get_extra_info("socket") if transport is not None else None
     if not seconds or transport is None or sock is None:
@@ -86,7 +93,7 @@ def gathering(response: aiohttp.ClientResponse, seconds: float) -> Iterator[None
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
     if not transport.is_closing():
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _BATCH_BYTES)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
     timer = asyncio.get_running_loop().call_later(seconds, wake)
     try:
         yield

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.kube.client.watch_stream import batching_delay
 from slurm_operator.kube.decide.retries import retry_delay
 from slurm_operator.kube.errors import (
     ApiError,
@@ -81,10 +80,3 @@ def test_every_error_is_a_kube_error() -> None:
     assert issubclass(ConnectionFailed, KubeError)
     assert issubclass(ApiError, KubeError)
     assert not TlsError("x").sent
-
-
-def test_batching_waits_only_in_a_stream_of_small_reads() -> None:
-    """The first read, one after silence and one after a large read come at once; others gather."""
-    first, since_ever = batching_delay(0, float("inf")), batching_delay(100, 60.0)
-    assert (first, since_ever, batching_delay(10**6, 0.0)) == (0.0, 0.0, 0.0)
-    assert batching_delay(100, 0.0) > batching_delay(100, 0.01) > 0.0

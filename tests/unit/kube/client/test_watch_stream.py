@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from slurm_operator.kube.client.watch_stream import LineSplitter
+from slurm_operator.kube.client.watch_stream import Batching, LineSplitter
 from slurm_operator.kube.errors import DecodeError
 
 LINES = st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")))
@@ -47,3 +47,10 @@ def test_limit_counts_one_line_only() -> None:
     splitter = LineSplitter("watch pods", longest=10)
     assert splitter.feed(b"12345678\n12345678") == [b"12345678"]
     assert splitter.feed(b"9\n1") == [b"123456789"]
+
+
+def test_batching_waits_only_in_a_stream_of_small_reads() -> None:
+    """The first read, one after silence and one after a large read come at once; others gather."""
+    delay = Batching().delay
+    assert (delay(0, float("inf")), delay(100, 60.0), delay(10**6, 0.0)) == (0.0, 0.0, 0.0)
+    assert delay(100, 0.0) > delay(100, 0.01) > 0.0
