@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from slurm_operator.slurm.rest.client import RestClient
+from tests.support import event_loops
 from tests.support.slurm.hostile_server import HostileSlurmrestd
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kubebox.slurm import SlurmBox
+
+pytest_asyncio_loop_factories = event_loops.loop_factories
 
 
 @pytest.fixture(params=["26.05", "24.11"])

@@ -13,9 +13,10 @@ from slurm_operator.slurm.decode.refusals import Reply
 from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.rest.client import RestClient, RestTiming
 from slurm_operator.slurm.rest.exchange import _LOOKUPS
-from tests.support.foreign_loop import run_foreign
 from tests.support.slurm.hostile_client import DRAIN, TOKEN, failure, gone, reader, soon
 from tests.support.slurm.hostile_server import Fault, HostileSlurmrestd
+
+pytestmark = pytest.mark.event_loops
 
 
 async def test_a_read_on_a_kept_connection_that_died_is_asked_again(hostile: HostileSlurmrestd) -> None:
@@ -214,19 +215,14 @@ async def test_a_read_given_up_while_it_connects_leaves_no_socket(hostile: Hosti
     assert [str(one.message) for one in said if one.category is ResourceWarning] == []
 
 
-def test_a_connection_works_whatever_the_class_of_its_transport_is() -> None:
-    """On an event loop with transports of its own, too, requests are sent, and connections kept and ended."""
-
-    async def main() -> None:
-        async with HostileSlurmrestd() as server, reader(server) as client:
-            server.add_nodes("n[1-3]")
-            for _ in range(3):
-                assert await client.nodes() is not None
-            assert server.connections == 1
-            await client.close()
-            await gone(server)
-
-    run_foreign(main)
+async def test_a_connection_is_opened_kept_and_ended(hostile: HostileSlurmrestd) -> None:
+    """Requests are sent on one connection, which ends with its client."""
+    hostile.add_nodes("n[1-3]")
+    async with reader(hostile) as client:
+        for _ in range(3):
+            assert await client.nodes() is not None
+        assert hostile.connections == 1
+    await gone(hostile)
 
 
 async def test_a_name_is_looked_up_by_one_thread_at_most(hostile: HostileSlurmrestd) -> None:

@@ -19,6 +19,8 @@ from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.rest.client import RestClient
 from tests.support.slurm.hostile_server import HostileSlurmrestd
 
+pytestmark = pytest.mark.event_loops
+
 if TYPE_CHECKING:
     from pathlib import Path
 

@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+import ssl
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import aiohttp
 import pytest
 from aiohttp import web
+from yarl import URL
 
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.client.config import ClientConfig
 from slurm_operator.kube.client.connector import Attempt, Connector, FencedRequest, attempt_in_context
+from slurm_operator.kube.client.tls import add_certificate, tls_context
 from slurm_operator.kube.errors import ConnectionFailed, DeadlineExceeded, FencedError, Overdue
 from slurm_operator.kube.models.kinds import ConfigMap
-from tests.support.foreign_loop import run_foreign
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
+
+    from tests.support.kube.certificates import Pki
+
+pytestmark = pytest.mark.event_loops
 
 BODY = {"metadata": {"name": "a", "namespace": "n"}}
 DEADLINE = 30.0
@@ -52,14 +59,38 @@ async def recorder() -> AsyncIterator[tuple[Recorder, ClientConfig]]:
 
 @asynccontextmanager
 async def peer(
-    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    talk: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], pki: Pki | None = None
 ) -> AsyncIterator[ClientConfig]:
-    """Run a server that does with each connection what the test says."""
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    """Run a server that does with each connection what the test says, over TLS if it has a certificate."""
+    served = trusted = None
+    if pki is not None:
+        served = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        served.maximum_version = ssl.TLSVersion.TLSv1_2  # which sends nothing between handshake and answer
+        add_certificate(served, *pki.server, where="the test")
+        trusted = tls_context(ca_data=pki.ca, where="the test")
+    talks: set[asyncio.Task[None]] = set()
+
+    def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talks.add(asyncio.create_task(serve(reader, writer)))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, EOFError):  # clients come and go as they like
+            await talk(reader, writer)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(begin, "127.0.0.1", 0, ssl=served)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
-        yield ClientConfig(server=f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        yield ClientConfig(server=f"{'http' if pki is None else 'https'}://{address}", ssl=trusted)
     finally:
         server.close()
+        await asyncio.gather(*talks)
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Pass bytes on until one side has finished."""
+    while data := await reader.read(65536):
+        writer.write(data)
 
 
 class Fence:
@@ -146,7 +177,7 @@ async def test_a_fenced_write_that_is_given_up_resets_the_connection(*, fenced: 
     """Abandoning a fenced write throws away what is on its way and is noted; any other just ends."""
     arrived, end = asyncio.Event(), asyncio.get_running_loop().create_future()
 
-    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def listen(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         arrived.set()
         try:
@@ -155,7 +186,6 @@ async def test_a_fenced_write_that_is_given_up_resets_the_connection(*, fenced: 
             end.set_result("end")
         except ConnectionResetError:
             end.set_result("reset")
-        writer.close()
 
     fence = Fence(60.0)
     async with peer(listen) as config, Client(config, fence=fence) as client:
@@ -164,6 +194,48 @@ async def test_a_fenced_write_that_is_given_up_resets_the_connection(*, fenced: 
             await arrived.wait()
             write.cancel()
             assert await end == ("reset" if fenced else "end")
+    assert fence.given_up == ([45.0] if fenced else [])
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_a_write_that_is_given_up_ends_its_connection_below_tls(pki: Pki, *, fenced: bool) -> None:
+    """Over TLS, too, the connection is gone at once, and that of a fenced write is reset.
+
+    Whether TLS says goodbye before makes no difference, so TCP is watched, by a relay. It passes no answer
+    on after the request: bytes that nobody reads would reset the connection as well.
+    """
+    backs: list[asyncio.Task[None]] = []
+    arrived, end = asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        arrived.set()
+        await pump(reader, writer)
+
+    async with peer(listen, pki) as behind:
+        target = URL(behind.server)
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            back_reader, back_writer = await asyncio.open_connection(target.host, target.port)
+            backs.append(asyncio.create_task(pump(back_reader, writer)))
+            try:
+                await pump(reader, back_writer)
+                end.set_result("end")
+            except ConnectionResetError:
+                end.set_result("reset")
+            back_writer.transport.abort()
+
+        fence = Fence(60.0)
+        async with peer(relay) as front:
+            config = replace(behind, server=front.server.replace("http:", "https:"))
+            async with asyncio.timeout(DEADLINE), Client(config, fence=fence) as client:
+                write = asyncio.create_task(client.raw("POST", "/x", body=b"{}", fenced=fenced))
+                await arrived.wait()
+                for back in backs:
+                    back.cancel()
+                await asyncio.wait(backs)
+                write.cancel()
+                assert await end == ("reset" if fenced else "end")
     assert fence.given_up == ([45.0] if fenced else [])
 
 
@@ -193,9 +265,8 @@ async def test_a_write_that_may_wait_is_over_by_its_deadline_and_within_the_leas
 async def test_a_lease_that_is_lost_also_stops_a_write_that_may_wait() -> None:
     """The fence of the process is asked too, and hears of a write that was given up."""
 
-    async def break_off(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def break_off(reader: asyncio.StreamReader, _writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        writer.close()
 
     later = asyncio.get_running_loop().time() + DEADLINE
     async with peer(break_off) as config:
@@ -208,32 +279,3 @@ async def test_a_lease_that_is_lost_also_stops_a_write_that_may_wait() -> None:
                 await client.delete(ConfigMap, "a", "n", timeout=DEADLINE, not_after=later)
             assert caught.value.sent
         assert fence.given_up == [6.0]
-
-
-def test_a_write_is_given_up_whatever_the_class_of_its_transport_is() -> None:
-    """On an event loop with transports of its own, too, an abandoned write resets its connection."""
-
-    async def main() -> None:
-        arrived, end = asyncio.Event(), asyncio.get_running_loop().create_future()
-
-        async def listen(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            arrived.set()
-            try:
-                while await reader.read(1000):
-                    pass
-                end.set_result("closed")
-            except ConnectionResetError:
-                end.set_result("reset")
-            writer.close()
-
-        fence = Fence(10.0)
-        async with peer(listen) as config, Client(config, fence=fence) as client:
-            write = asyncio.create_task(client.create(ConfigMap, BODY))
-            await asyncio.wait_for(arrived.wait(), DEADLINE)
-            write.cancel()
-            await asyncio.wait({write})
-            assert await asyncio.wait_for(end, DEADLINE) == "reset"
-        assert fence.given_up == [7.5]
-
-    run_foreign(main)

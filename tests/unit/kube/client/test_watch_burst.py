@@ -11,6 +11,8 @@ import ssl
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from slurm_operator.kube.client.calls import collection_call
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.client.config import ClientConfig
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
     from tests.support.kube.certificates import Pki
+
+pytestmark = pytest.mark.event_loops
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
 END = b"0\r\n\r\n"
