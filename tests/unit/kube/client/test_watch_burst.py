@@ -126,6 +126,7 @@ async def test_the_rest_of_a_burst_waits_a_moment_only(pki: Pki) -> None:
                 if found == 100:
                     break
         over.set()
+    assert found == 100
 
 
 async def test_events_that_trickle_are_read_together(pki: Pki) -> None:
