@@ -188,8 +188,13 @@ class NodeListTrust:
         self._interrupted = True
 
     def expect_gone(self, names: Iterable[str], now: float) -> None:
-        """Take in that these names have been deleted on purpose."""
+        """Take in that these names have been deleted on purpose, or that the request to do so is sent."""
         self._expected |= dict.fromkeys(names, now)
+
+    def expect_kept(self, names: Iterable[str]) -> None:
+        """Take in that these names were not deleted after all, as far as is known."""
+        for name in names:
+            self._expected.pop(name, None)
 
     # --- inside
 

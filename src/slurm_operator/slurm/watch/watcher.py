@@ -76,9 +76,13 @@ class ExpectingWatch:
         """Poll now, and if that fails, begin with short pauses."""
         self._watch.retry()
 
-    def expect_gone(self, names: Iterable[str]) -> None:
-        """Take note that these nodes have been deleted on purpose."""
-        self._watch.expect_gone(names)
+    def deleting(self, name: str) -> None:
+        """Take note that the request that deletes a node is about to be sent."""
+        self._watch.deleting(name)
+
+    def deleted(self, names: Iterable[str], kept: Iterable[str] = ()) -> None:
+        """Take note that these nodes have been deleted on purpose, and others not."""
+        self._watch.deleted(names, kept)
 
     async def refreshed(self, after: float, deadline: float) -> ClusterView:
         """Return a view that was asked for after a moment; WrongCluster if it is of another cluster."""
@@ -153,10 +157,20 @@ class SlurmWatch:
         self._survey.failures = min(self._survey.failures, 1)
         self._wake.set()
 
-    def expect_gone(self, names: Iterable[str]) -> None:
-        """Take note that these nodes have been deleted on purpose: their absence needs no confirmation."""
-        self._survey.node_trust.expect_gone(names, asyncio.get_running_loop().time())
-        self.wake()
+    def deleting(self, name: str) -> None:
+        """Take note that a node is about to be deleted: a list may show that before the answer is here."""
+        self._survey.node_trust.expect_gone([name], asyncio.get_running_loop().time())
+
+    def deleted(self, names: Iterable[str], kept: Iterable[str] = ()) -> None:
+        """Take note that nodes have been deleted on purpose: their absence needs no confirmation.
+
+        `kept`: nodes that were to be deleted, and were not as far as is known.
+        """
+        trust, gone = self._survey.node_trust, [*names]
+        trust.expect_kept(kept)
+        if gone:
+            trust.expect_gone(gone, asyncio.get_running_loop().time())
+            self.wake()
 
     async def refreshed(self, after: float, deadline: float) -> ClusterView:
         """Return a view that was asked for after a moment; Unavailable if there is none by the deadline."""

@@ -380,11 +380,33 @@ async def test_deleted_on_purpose() -> None:
     async with watching(cluster) as watched:
         await watched.settle()
         cluster.drop("n2", "n3")
-        watched.watch.expect_gone(["n2", "n3"])
+        watched.watch.deleted(["n2", "n3"])
         await watched.until(lambda: bool(watched.updates), limit=1.0)
         view = watched.watch.view
         assert isinstance(view.node("n2", now()), Absent)
         assert isinstance(view.node("n0", now()), Known)
+
+
+@virtual_time
+async def test_a_list_may_come_before_the_answer_to_a_deletion() -> None:
+    """It shows that most nodes are gone, and nobody has to confirm that; one that was kept is in doubt."""
+    cluster = Cluster(*(node(f"n{index}") for index in range(4)))
+    async with watching(cluster) as watched:
+        await watched.settle()
+        for name in ("n1", "n2", "n3"):
+            watched.watch.deleting(name)
+        cluster.drop("n2", "n3")
+        watched.watch.wake()
+        await watched.until(lambda: bool(watched.updates), limit=1.0)
+        view = watched.watch.view
+        assert view.suspicion is None
+        assert isinstance(view.node("n2", now()), Absent)
+        watched.updates.clear()
+        watched.watch.deleting("n1")
+        watched.watch.deleted(["n2", "n3"], kept=["n1"])
+        cluster.drop("n1")
+        await watched.until(lambda: bool(watched.updates), limit=1.0)
+        assert isinstance(watched.watch.view.node("n1", now()), Unknown)
 
 
 @virtual_time

@@ -225,6 +225,7 @@ async def _delete(connection: Connection, records: RecordWrites, until: float) -
             if not wanted():
                 continue
             tried.append(name)
+            connection.watch.deleting(name)
             try:
                 with contextlib.suppress(NotInSlurm):
                     await connection.rest.delete_node(name, wanted)
@@ -241,8 +242,8 @@ async def _delete(connection: Connection, records: RecordWrites, until: float) -
         records.deleting = set()
         # A list that was asked for before does not show what became of them.
         records.pending_deletion |= dict.fromkeys(tried, _now())
-        if deleted:
-            connection.watch.expect_gone(deleted)
+        if tried:
+            connection.watch.deleted(deleted, kept={*tried} - {*deleted})
     trouble = None
     if refused:
         name = min(refused)
