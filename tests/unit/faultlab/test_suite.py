@@ -80,6 +80,8 @@ def test_unexpected_writes() -> None:
     assert unexpected(REFERENCE, [write("PATCH services x"), WRITES[0]], hit=True) == [
         "unexpected write: PATCH services x #1"
     ]
+    again = [write("PATCH services x", changed=False), write("PATCH services x"), WRITES[0]]
+    assert unexpected(REFERENCE, again, hit=True) == [], "another client has changed its status meanwhile"
     twice = [WRITES[0], WRITES[0]]
     assert unexpected(REFERENCE, twice, hit=True) == [
         "POST pods compute-0 was accepted 2 times, in the reference 1"
