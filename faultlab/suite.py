@@ -44,7 +44,13 @@ async def reference(bench: Bench, scenario: Scenario) -> tuple[Reference, list[O
             unstable(one.state, other.state),
             max(one.seconds, other.seconds),
             [write for write in one.writes if write.counted],
-            frozenset(write.family for run in runs for write in run.writes if write.counted),
+            # What is said about a pod that drains depends on how long that takes.
+            frozenset(
+                write.family
+                for run in runs
+                for write in run.writes
+                if write.counted or write.kind == "pods/status"
+            ),
             {name: (min(had := [c[name] for c in counts]), max(had)) for name in signatures},
             frozenset[str]().union(*(run.heard for run in runs)),
         ),
