@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 SIZES = Sizes(clusters=5, rounds=1, cycles=1, pause=2.0)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)  # half a minute on a machine with nothing else to do
 async def test_every_figure_is_taken_while_others_are_hostile(
     kube_box_factory: Callable[..., Box], tmp_path: Path

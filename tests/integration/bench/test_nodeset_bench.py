@@ -34,6 +34,7 @@ async def test_every_figure_is_taken_and_nodes_are_drained_in_bulk(
     assert figures["raw_created_seconds"] > 0
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 async def test_the_ends_of_jobs_are_measured_alone(
     kube_box_factory: Callable[..., Box], tmp_path: Path
