@@ -186,6 +186,8 @@ class Observation:
     settled: bool = True
     """The cache of pods shows all that this process has written."""
     since: float = -math.inf
+    connected: float = -math.inf
+    """When the connection to Slurm was made: a new one, as after a change of the key, has no answer yet."""
     written: Mapping[str, float] = field(default_factory=dict)
     asked: Mapping[str, NodeAnswer] = field(default_factory=dict)
     """The last answers about single nodes, and about the reservation (`names.reservation_key`).

@@ -66,7 +66,7 @@ _REASONS: Final = {
 }
 # A question and its answer take less; a deletion that took longer is planned again.
 _ASKED_JUST_NOW: Final = 30.0
-# A new process has its first answer from Slurm within a second or two, and later on a busy machine.
+# A new connection has its first answer from Slurm within a second or two, and later on a busy machine.
 FIRST_ANSWER_SECONDS: Final = 10.0
 # How long a node that is there by name, and not in the list, is not asked for again.
 ASKED_LATELY: Final = 60.0
@@ -99,10 +99,10 @@ class SlurmState:
             and not view.jobs.unplaced
         )
         """Whether the ends of jobs are known."""
-        self.unasked = (
-            view is None or (view.listed_at is None and view.failure is None)
-        ) and seen.now - seen.since < FIRST_ANSWER_SECONDS
-        """Whether this process has just begun to lead, and Slurm has not had the time to answer it."""
+        self.unasked = (view is None or (view.listed_at is None and view.failure is None)) and seen.now - max(
+            seen.since, seen.connected
+        ) < FIRST_ANSWER_SECONDS
+        """Whether this process or the connection is new, and Slurm has not had the time to answer it."""
 
     def unheard(self, name: str) -> bool:
         """Tell whether nothing is known about a node for no other reason than that."""

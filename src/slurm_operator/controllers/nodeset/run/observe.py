@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -140,6 +141,7 @@ class Observer:
             else inputs.controller_ref.controller.spec.external,
             settled=settled,
             since=self.since,
+            connected=-math.inf if connection is None else connection.record.since,
             written=state.nodes.invalid_before,
             asked=dict(state.evidence.answers),
             budget=inputs.budget,

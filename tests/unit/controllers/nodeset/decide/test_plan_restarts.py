@@ -58,6 +58,15 @@ def test_a_restart_is_no_news(view: ClusterView | None, before: tuple[str, str, 
     assert says(pod(0), before=before, view=view, since=JUST_STARTED) == before
 
 
+@pytest.mark.parametrize("before", [FINE, DOWN, UNREACHABLE], ids=lambda one: one[1])
+def test_a_new_connection_is_no_news(before: tuple[str, str, str]) -> None:
+    """The same holds for a process that has led for long, and has replaced its connection."""
+    view = ClusterView()
+    assert says(pod(0), before=before, view=view, since=NOW - 1000, connected=NOW - 1) == before
+    late = NOW - FIRST_ANSWER_SECONDS
+    assert says(pod(0), before=before, view=view, since=NOW - 1000, connected=late)[0] == "True"
+
+
 @pytest.mark.parametrize("view", NOT_ASKED, ids=["no connection", "no answer"])
 def test_silence_becomes_news(view: ClusterView | None) -> None:
     """When Slurm has still not answered after that, it is reported, and a requeue is asked for in time."""
