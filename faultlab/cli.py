@@ -96,6 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (FaultlabError, KubeboxError) as error:
         print(f"faultlab: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("faultlab: ended before all runs were over", file=sys.stderr)
+        return 2
 
 
 async def _run(options: argparse.Namespace, folder: Path) -> int:
