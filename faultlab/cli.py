@@ -21,7 +21,7 @@ from faultlab import faults, report, scenario, suite
 from faultlab.cluster import laboratory
 from faultlab.errors import FaultlabError
 from faultlab.kubelets import playing
-from faultlab.properties import PropertyRun
+from faultlab.properties import PropertyRun, not_properties
 from faultlab.run import Bench
 from kubebox import KubeboxError
 
@@ -170,7 +170,9 @@ async def _properties(options: argparse.Namespace, folder: Path) -> int:
     began = time.time()
     async with _bench(options, folder) as bench:
         chosen = scenario.load(options.scenario)
-        listed = options.without_effect and yaml.safe_load(options.without_effect.read_text(encoding="utf-8"))
+        listed: dict[str, str] = {}
+        if options.without_effect:
+            listed = yaml.safe_load(options.without_effect.read_text(encoding="utf-8"))
         shares = [
             PropertyRun(bench, chosen, options.only, _tell_property, (number, options.at_once), listed)
             for number in range(options.at_once)
@@ -178,6 +180,9 @@ async def _properties(options: argparse.Namespace, folder: Path) -> int:
         outcomes = await asyncio.gather(*(run.go() for run in shares))
     results = [result for run in shares for result in run.results]
     problems = [problem for outcome in outcomes for problem in outcome.problems]
+    if not problems:
+        unknown = not_properties(listed, options.only, results)
+        problems += [f"{options.without_effect}: {name} is no property of these CRDs" for name in unknown]
     count = Counter(result.verdict for result in results)
     print("  ".join(f"{verdict}: {number}" for verdict, number in sorted(count.items())))
     print(f"{len(results)} properties, took {time.time() - began:.0f} s")

@@ -3,7 +3,8 @@
 The objects are those of a scenario, one of each kind. A property is given another value (values.py). It is
 either refused, with the field's path, or accepted; then the operator is given time until it writes no more,
 and other objects must have changed, or the status of the object itself. Properties that are used later or
-not at all have to be listed, with the reason: no effect is a failure for all others.
+not at all have to be listed, with the reason: no effect is a failure for all others, and an effect is one for
+those.
 
 After the change back, all objects must be as at the start, but for their history (ControllerRevisions,
 ReplicaSets, counts of revisions) and for what the kubelets did. An object that is never at rest again, or not
@@ -22,7 +23,7 @@ from faultlab.state import differences
 from faultlab.values import Property, names_field, other_values, properties, restoring, value_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from faultlab.cluster import Json
     from faultlab.run import Bench
@@ -43,7 +44,10 @@ class Result:
 
     name: str
     verdict: str
-    """One of `PASSED`, or a failure: `no effect`, `refused without its path`, `stuck`, `not restored`."""
+    """One of `PASSED`, or a failure.
+
+    Failures are `no effect`, `effect, not as listed`, `refused without its path`, `stuck` and `not restored`.
+    """
     value: Any = None
     detail: str = ""
 
@@ -150,18 +154,31 @@ class PropertyRun(Run):
             return Result(what, "not restored", value, str(error)[:1500])
         if stuck:
             return Result(what, "stuck", value, stuck[:500])
-        paths = sorted({path.partition(".")[0] for path in changed})
-        if changed or reported:
-            conditions = (f"{path}: {text}" for path, text in reported.items())
-            return Result(what, "changed" if changed else "reported", value, ", ".join([*paths, *conditions]))
-        reason = self._without_effect.get(what, "")
-        return Result(what, "no effect, as listed" if reason else "no effect", value, reason)
+        return effect(what, value, changed, reported, self._without_effect.get(what, ""))
 
     async def _behind(self, title: str) -> str:
         """Return what is missing until the status belongs to the object as it is."""
         status = (await self._state())[title].get("status", {})
         behind = status.get("observedGeneration") == "behind"
         return f"the status of {title} is behind its object" if behind else ""
+
+
+def effect(
+    name: str, value: Any, changed: Mapping[str, str], reported: Mapping[str, str], reason: str
+) -> Result:
+    """Return what came of a property that could be changed back; `reason` is why it may have no effect."""
+    if not changed and not reported:
+        return Result(name, "no effect, as listed" if reason else "no effect", value, reason)
+    paths = sorted({path.partition(".")[0] for path in changed})
+    conditions = (f"{path}: {text}" for path, text in reported.items())
+    verdict = "effect, not as listed" if reason else "changed" if changed else "reported"
+    return Result(name, verdict, value, ", ".join([*paths, *conditions]))
+
+
+def not_properties(listed: Iterable[str], wanted: str, results: Iterable[Result]) -> list[str]:
+    """Return the listed names that a run of all properties with `wanted` in their names did not meet."""
+    met = {result.name for result in results}
+    return sorted(name for name in listed if wanted in name and name not in met)
 
 
 def _compared(state: Json) -> Json:
