@@ -13,7 +13,8 @@ list and is not another one), all of them later than the first minute of slurmct
 for its uptime *after* the first such list has shown. How many lists and how much time depends on what is
 missing. When so many names vanished lately that they are more than a quarter of all, or the list is empty,
 the whole list is suspicious: until it is confirmed, the last trusted one stays, and nothing is known about
-any node. Names that this operator deleted itself are expected to vanish and need one list.
+any node. Names that this operator deleted itself are expected to vanish and need one list; a list requested
+before the deletion leaves them in doubt, and is not suspicious for it.
 
 A restart of slurmctld takes all confirmations back, and so does another slurmctld that takes over, although
 it may have been up for longer: it counts as started when it was first heard. slurmctld begins its statistics
@@ -256,7 +257,9 @@ class NodeListTrust:
         sent: float,
     ) -> tuple[dict[str, Evidence], dict[str, Evidence], str | None]:
         """Move from doubt to absence what is confirmed, and decide about what is left."""
-        lost = doubts.keys() | (self._lately.keys() - found.keys())
+        # A list that was requested before a deletion of our own may have been read after it.
+        unexplained = doubts.keys() - self._expected.keys()
+        lost = unexplained | (self._lately.keys() - found.keys())
         many = len(lost) > 1 and len(lost) > self.trust.part * (len(found) + len(lost))
         wide = many or not found
         certain = {name for name, doubt in doubts.items() if self._enough(doubt, sent, wide=wide)}
@@ -267,12 +270,12 @@ class NodeListTrust:
         elif certain and not doubts:
             # With so much evidence the smaller list is the new measure.
             self._lately.clear()
-        if not (wide and doubts):
+        if not (wide and unexplained - certain):
             return doubts, absent, None
-        return doubts, absent, self._suspicion(len(found), len(lost), doubts)
+        return doubts, absent, self._suspicion(len(found), len(lost), unexplained - certain)
 
-    def _suspicion(self, shown: int, lost: int, doubts: Mapping[str, Evidence]) -> str:
-        some = ", ".join(sorted(doubts)[:3]) + (", …" if len(doubts) > 3 else "")  # noqa: PLR2004 - enough to see
+    def _suspicion(self, shown: int, lost: int, names: set[str]) -> str:
+        some = ", ".join(sorted(names)[:3]) + (", …" if len(names) > 3 else "")  # noqa: PLR2004 - enough to see
         what = "is empty" if not shown else "has 1 node" if shown == 1 else f"has {shown} nodes"
         nodes = "1 node that was" if lost == 1 else f"{lost} nodes that were"
         return f"the node list {what} and lacks {nodes} listed before ({some}): waiting for confirmation"

@@ -214,6 +214,20 @@ def test_a_list_that_was_on_its_way_does_not_meet_an_expectation() -> None:
     assert node_trust.answers == f"{NINE} ?n9"
 
 
+def test_a_list_that_was_on_its_way_is_not_suspicious_for_what_is_being_deleted() -> None:
+    """It may have been read after the deletion; of these names nothing is known yet, of all others as usual."""
+    node_trust = settled()
+    node_trust.expect_gone(["n5", "n6", "n7", "n8", "n9"], 26.0)
+    node_trust.hear(FIVE, 25.0)
+    assert node_trust.answers == f"{FIVE} ?n5 ?n6 ?n7 ?n8 ?n9"
+    node_trust.hear(FIVE, 27.0)
+    assert node_trust.answers == f"{FIVE} -n5 -n6 -n7 -n8 -n9"
+    node_trust = settled()
+    node_trust.expect_gone(["n5", "n6"], 26.0)
+    node_trust.hear(" ".join(FIVE.split()[:4]), 25.0)
+    assert node_trust.answers == "suspicious"
+
+
 def test_a_restart_takes_confirmations_back() -> None:
     """After a restart nothing is absent until slurmctld is old enough and lists are counted again."""
     node_trust = settled()
