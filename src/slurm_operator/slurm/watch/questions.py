@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_operator.slurm.errors import BadReply, RestUnreachable, SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Coroutine
 
 T = TypeVar("T")
 
@@ -34,6 +35,19 @@ class Questions:
         except Exception as error:
             self._log.exception("a request to Slurm failed in an unexpected way")
             raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error
+
+    @asynccontextmanager
+    async def beside(self, request: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
+        """Let a request run during the block; if that does not wait for it, it is given up."""
+        task = asyncio.create_task(request)
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait((task,))
+            if not task.cancelled():
+                # Else asyncio reports an error that nobody has looked at.
+                task.exception()
 
     def note(self, part: str, error: SlurmError | None) -> None:
         """Log when a part of the view begins or ceases to fail."""

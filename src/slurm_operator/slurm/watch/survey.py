@@ -3,13 +3,15 @@
 Each round asks for the nodes, for changes only where Slurm can say so, and then for what else is due. Jobs
 are large and only matter once a node looks drained by its own state, so they are asked for in the very round
 that shows such a node for the first time, and as a whole, for a verdict rests on them; until they have been,
-the node is `owed` one.
+the node is `owed` one. That list is asked for after the nodes, so that it is newer than the drain. Of a node
+whose drain an earlier list has shown, every list of jobs is newer.
 
 24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
 partitions"), so a refusal to such a question is answered by asking for the whole list.
 
 Between two rounds, while nodes drain, the states of the jobs on them are asked for (`job_ends`): when such a
-node has become free, the next round comes at once. A state is no part of the view.
+node has become free, the next round comes at once, and asks for nodes and jobs together. A state is no part
+of the view.
 
 A failure to list the nodes changes nothing but the age of the view. Every request has a deadline, and
 whatever goes wrong becomes a `SlurmError` in the view. What is asked beside nodes and jobs has a short one,
@@ -21,7 +23,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
 from slurm_operator.slurm.decide.job_ends import JobEnds
@@ -42,9 +44,14 @@ from slurm_operator.slurm.rest.thread_turns import in_slices
 from slurm_operator.slurm.watch.questions import Questions
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
+    from slurm_operator.slurm.model.records import JobList
     from slurm_operator.slurm.watch.polled_api import PolledApi
+
+T = TypeVar("T")
 
 
 class Survey:
@@ -125,16 +132,19 @@ class Survey:
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        if not await self._ask_nodes(now, whole=woken or awaited or self._woken or freed):
+        whole = woken or awaited or self._woken
+        if not await (self._ask_together(now) if freed else self._ask_nodes(now, whole=whole)):
             return False
         self._woken = woken
         if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
-        waits = bool(self.owed) or (awaited and self._jobs_old(now))
-        began = self._drain_seen > (self._jobs.sent or float("-inf"))
+        waits = bool(self.view.owed) or (awaited and self._jobs_old(now))
+        asked = self._jobs.sent if self._jobs.sent is not None else float("-inf")
+        began = self._drain_seen > asked
         wanted = 0.0 if waits else self._jobs_interval(woken=woken, began=began)
+        due = asked < now and self._jobs.due(wanted, now, hurry=waits or began)
         # After the end of a job that was seen, the pause before this round was for both lists.
-        if (waits and freed) or self._jobs.due(wanted, now, hurry=waits or began):
+        if due or (waits and freed):
             await self._ask_jobs(whole=waits)
         self._job_ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
@@ -182,6 +192,20 @@ class Survey:
         if type(error) is not type(before):
             self._log.warning("Slurm client: nodes cannot be listed", kind=error.kind, error=str(error))
         self.view = replace(self.view, failure=error)
+
+    async def _ask_together(self, now: float) -> bool:
+        """Ask for all nodes and for all jobs at once; return whether the nodes were listed.
+
+        The jobs count if all nodes that wait for them were known to drain, so that no job has come since, and
+        if they have none. Else they are asked for once more: the two lists need not show the same moment.
+        """
+        known = self._draining
+        async with self._questions.beside(self._timed(self._rest.jobs())) as jobs:
+            if not await self._ask_nodes(now, whole=True):
+                return False
+            if known >= self.view.owed:
+                await self._take_jobs(jobs, now)
+        return True
 
     # --- nodes
 
@@ -317,22 +341,35 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         certain = whole or self._book.doubtful
         since = None if certain else self._jobs.since(sent, self._timing.whole)
+        if await self._take_jobs(self._timed(self._rest.jobs(since)), sent):
+            self.view = replace(self.view, owed=frozenset())
+
+    async def _take_jobs(self, reply: Awaitable[tuple[JobList | None, float]], sent: float) -> bool:
+        """Wait for a list of jobs; return whether it came."""
         try:
-            found = await self._questions.ask(self._rest.jobs(since))
+            found, answered = await reply
             self._of_same_cluster("" if found is None else found.cluster)
         except SlurmError as error:
             self._jobs.failed(sent)
             self._questions.note("jobs", error)
             self.view = replace(self.view, jobs_failure=error)
-            return
+            return False
         self._questions.note("jobs", None)
         if found is None:
-            self._jobs.asked(sent, asyncio.get_running_loop().time())
+            self._jobs.asked(sent, answered)
         else:
             listed = await in_slices(self._book.listing(found.jobs, sent), namespace=self._rest.namespace)
-            self._jobs.listed(found.last_update, sent, asyncio.get_running_loop().time())
+            self._jobs.listed(found.last_update, sent, answered)
             self.view = replace(self.view, jobs=listed)
-        self.view = replace(self.view, jobs_listed_at=sent, jobs_failure=None, owed=frozenset())
+        # Those that look drained and have a job may have lost it between the two lists.
+        owed = self.view.owed & self.view.jobs.by_node.keys()
+        self.view = replace(self.view, jobs_listed_at=sent, jobs_failure=None, owed=owed)
+        return True
+
+    async def _timed(self, request: Awaitable[T]) -> tuple[T, float]:
+        """Return an answer, and when it came."""
+        answer = await self._questions.ask(request)
+        return answer, asyncio.get_running_loop().time()
 
     async def _ask_reservations(self) -> None:
         sent = asyncio.get_running_loop().time()
