@@ -27,6 +27,9 @@ _log = structlog.get_logger(__name__)
 # Probes and scrapes are over in milliseconds; what is still open at the end of the process may be cut.
 _SHUTDOWN_SECONDS = 1.0
 _CERTIFICATE_YEARS = 1
+# A connection on which no request comes, or only a part of one, is closed. Clients written in Go, such as
+# kube-apiserver, close it after 90 s themselves: the side that asks should do it first.
+_IDLE_SECONDS = 120.0
 
 
 class HttpServer:
@@ -40,12 +43,14 @@ class HttpServer:
         *,
         tls: Callable[[], ssl.SSLContext] | None = None,
         shutdown_seconds: float = _SHUTDOWN_SECONDS,
+        idle_seconds: float = _IDLE_SECONDS,
     ) -> None:
         self._name = name
         self._address = address
         self._routes = routes
         self._tls = tls
         self._shutdown_seconds = shutdown_seconds
+        self._idle_seconds = idle_seconds
         self._runner: web.AppRunner | None = None
 
     @property
@@ -63,6 +68,7 @@ class HttpServer:
             access_log=None,
             handle_signals=False,
             shutdown_timeout=self._shutdown_seconds,
+            keepalive_timeout=self._idle_seconds,
         )
         await runner.setup()
         tls = self._tls() if self._tls else None
