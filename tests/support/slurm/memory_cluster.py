@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from slurm_operator.slurm.model.records import Diag, JobList, NodeList, Ping, ReservationList
@@ -22,6 +23,15 @@ EPOCH = 1_700_000_000
 
 def now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def is_drained(watch: SlurmWatch, name: str) -> bool:
+    return watch.view.drained(name, now()).drained
+
+
+def steps(times: list[float]) -> list[float]:
+    """Return the times between moments."""
+    return [round(later - earlier, 3) for earlier, later in pairwise(times)]
 
 
 class Asked(NamedTuple):
@@ -51,6 +61,7 @@ class Cluster:
         self.failures: dict[str, Exception] = {}
         self.seconds = dict.fromkeys(("nodes", "jobs", "job_states", "reservations", "ping", "diag"), 0.0)
         self.refuses_changes: Exception | None = None
+        self.refuses_at_once: Exception | None = None
         self.asked: list[Asked] = []
 
     @property
@@ -83,6 +94,8 @@ class Cluster:
 
     async def _answer(self, what: str, since: int | None = None) -> bool:
         """Take the time it takes, fail if told to, and tell whether there is something new to say."""
+        if self.refuses_at_once is not None:
+            raise self.refuses_at_once
         self.asked.append(Asked(what, now(), since))
         await asyncio.sleep(self.seconds[what])
         if what in self.failures:

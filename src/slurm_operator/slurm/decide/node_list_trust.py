@@ -267,7 +267,7 @@ class NodeListTrust:
         doubts = {name: doubt for name, doubt in doubts.items() if name not in certain}
         if not wide:
             self._lately |= dict.fromkeys(certain, sent)
-        elif certain and not doubts:
+        elif certain and not unexplained - certain:
             # With so much evidence the smaller list is the new measure.
             self._lately.clear()
         if not (wide and unexplained - certain):

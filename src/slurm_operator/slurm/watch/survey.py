@@ -4,7 +4,7 @@ Each round asks for the nodes, for changes only where Slurm can say so, and then
 are large and only matter once a node looks drained by its own state, so they are asked for in the very round
 that shows such a node for the first time, and as a whole, for a verdict rests on them; until they have been,
 the node is `owed` one. That list is asked for after the nodes, so that it is newer than the drain. Of a node
-whose drain an earlier list has shown, every list of jobs is newer.
+that has drained since an earlier list, every list of jobs is newer.
 
 24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
 partitions"), so a refusal to such a question is answered by asking for the whole list.
@@ -22,8 +22,9 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
 from slurm_operator.slurm.decide.job_ends import JobEnds
@@ -44,7 +45,7 @@ from slurm_operator.slurm.rest.thread_turns import in_slices
 from slurm_operator.slurm.watch.questions import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
@@ -52,6 +53,9 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.watch.polled_api import PolledApi
 
 T = TypeVar("T")
+
+# With more entries two lists at once might need more than half of the memory for replies of a namespace.
+_MOST_TOGETHER: Final = 16_384
 
 
 class Survey:
@@ -84,6 +88,9 @@ class Survey:
         self._saving = False
         # Reservations were changed, and have not been listed since.
         self._reservations_changed = False
+        # How many entries the last list of jobs had, and until when no two lists are read at the same time.
+        self._listed_jobs = 0
+        self._apart_until = float("-inf")
         # The last round was woken.
         self._woken = False
         # The last ClusterName that came with a list of nodes.
@@ -132,19 +139,22 @@ class Survey:
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
-        whole = woken or awaited or self._woken
-        if not await (self._ask_together(now) if freed else self._ask_nodes(now, whole=whole)):
+        whole = woken or awaited or self._woken or freed
+        together = freed and self._may_ask_together(now)
+        if not await (self._ask_together(now) if together else self._ask_nodes(now, whole=whole)):
             return False
         self._woken = woken
-        if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
-            await self._ask_uptime()
+        uptime_due = self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now)
+        if uptime_due and await self._ask_uptime():
+            # Jobs that were asked for before may be those of the slurmctld before.
+            self._show_owed()
         waits = bool(self.view.owed) or (awaited and self._jobs_old(now))
         asked = self._jobs.sent if self._jobs.sent is not None else float("-inf")
         began = self._drain_seen > asked
         wanted = 0.0 if waits else self._jobs_interval(woken=woken, began=began)
         due = asked < now and self._jobs.due(wanted, now, hurry=waits or began)
         # After the end of a job that was seen, the pause before this round was for both lists.
-        if due or (waits and freed):
+        if due or (waits and freed and self.view.jobs_failure is None):
             await self._ask_jobs(whole=waits)
         self._job_ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
@@ -193,19 +203,51 @@ class Survey:
             self._log.warning("Slurm client: nodes cannot be listed", kind=error.kind, error=str(error))
         self.view = replace(self.view, failure=error)
 
+    def _may_ask_together(self, now: float) -> bool:
+        """Return whether both lists may be read at the same time.
+
+        Not if they could take the memory that one of them needs, nor when there is a question to be asked
+        first: whether Slurm answers at all, and whether it is still the same slurmctld.
+        """
+        entries = len(self.view.nodes) + self._listed_jobs
+        return (
+            not self.failures
+            and now >= self._apart_until
+            and entries <= _MOST_TOGETHER
+            and not self._uptimes.due(self._timing.uptime, now)
+            and len(self._drains(self._draining)) == len(self._draining)
+        )
+
     async def _ask_together(self, now: float) -> bool:
         """Ask for all nodes and for all jobs at once; return whether the nodes were listed.
 
-        The jobs count if all nodes that wait for them were known to drain, so that no job has come since, and
-        if they have none. Else they are asked for once more: the two lists need not show the same moment.
+        The jobs count if all nodes that wait for them have drained since an earlier list, so that no job can
+        have come, and if they have none. Else they are asked for once more: the two lists need not show the
+        same moment.
         """
-        known = self._draining
-        async with self._questions.beside(self._timed(self._rest.jobs())) as jobs:
-            if not await self._ask_nodes(now, whole=True):
-                return False
-            if known >= self.view.owed:
+        before = self._drains(self._draining)
+        async with self._questions.beside(self._timed(self._rest.jobs)) as jobs:
+            listed = await self._ask_nodes(now, whole=True)
+            drains = self._drains(self.view.owed)
+            same = all(name in before and before[name] == drains.get(name) for name in self.view.owed)
+            # They are forgotten at a sign that it is another slurmctld.
+            if listed and same and self._jobs.sent is not None:
                 await self._take_jobs(jobs, now)
-        return True
+        if self._drain_seen == now:
+            # The jobs of that moment need not have those of a node that has just begun to drain.
+            self._drain_seen = asyncio.get_running_loop().time()
+        if any(isinstance(error, ReplyTooLarge) for error in (self.view.failure, self.view.jobs_failure)):
+            self._apart_until = now + self._timing.apart
+        return listed
+
+    def _drains(self, names: Iterable[str]) -> dict[str, float]:
+        """Return which of these nodes are to get no job, and since when by slurmctld's clock."""
+        known = {}
+        for name in names:
+            node = self.view.nodes.get(name)
+            if node is not None and "DRAIN" in node.state and "UNDRAIN" not in node.state:
+                known[name] = node.reason_changed_at.value or 0.0
+        return {name: since for name, since in known.items() if since}
 
     # --- nodes
 
@@ -341,7 +383,7 @@ class Survey:
         sent = asyncio.get_running_loop().time()
         certain = whole or self._book.doubtful
         since = None if certain else self._jobs.since(sent, self._timing.whole)
-        if await self._take_jobs(self._timed(self._rest.jobs(since)), sent):
+        if await self._take_jobs(self._timed(partial(self._rest.jobs, since)), sent):
             self.view = replace(self.view, owed=frozenset())
 
     async def _take_jobs(self, reply: Awaitable[tuple[JobList | None, float]], sent: float) -> bool:
@@ -360,15 +402,16 @@ class Survey:
         else:
             listed = await in_slices(self._book.listing(found.jobs, sent), namespace=self._rest.namespace)
             self._jobs.listed(found.last_update, sent, answered)
+            self._listed_jobs = len(found.jobs)
             self.view = replace(self.view, jobs=listed)
         # Those that look drained and have a job may have lost it between the two lists.
         owed = self.view.owed & self.view.jobs.by_node.keys()
         self.view = replace(self.view, jobs_listed_at=sent, jobs_failure=None, owed=owed)
         return True
 
-    async def _timed(self, request: Awaitable[T]) -> tuple[T, float]:
+    async def _timed(self, request: Callable[[], Awaitable[T]]) -> tuple[T, float]:
         """Return an answer, and when it came."""
-        answer = await self._questions.ask(request)
+        answer = await self._questions.ask(request())
         return answer, asyncio.get_running_loop().time()
 
     async def _ask_reservations(self) -> None:
@@ -406,19 +449,22 @@ class Survey:
             # Else a later one was faster: where there are standbys, two may be under way.
             self.view = replace(self.view, controllers=pings, controllers_pinged_at=sent)
 
-    async def _ask_uptime(self) -> None:
+    async def _ask_uptime(self) -> bool:
+        """Ask for how long slurmctld has been up; return whether it is another one than before."""
         sent = asyncio.get_running_loop().time()
         self._uptimes.asked(sent, sent)
         try:
             diag = await self._questions.ask(self._rest.diag(), self._aside)
         except SlurmError as error:
             self._questions.note("diag", error)
-            return
+            return False
         self._questions.note("diag", None)
-        if self.node_trust.uptime(diag.uptime, sent, asyncio.get_running_loop().time()):
+        another = self.node_trust.uptime(diag.uptime, sent, asyncio.get_running_loop().time())
+        if another:
             # What has not changed since a moment of the other one's clock may have changed all the same.
             for poll in (self._nodes, self._jobs, self._reservations):
                 poll.distrust()
         started = diag.server_started
         self.view = replace(self.view, started=None if started is None else started.timestamp())
         self._show_snapshot()
+        return another

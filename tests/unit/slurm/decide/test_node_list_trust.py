@@ -215,7 +215,7 @@ def test_a_list_that_was_on_its_way_does_not_meet_an_expectation() -> None:
 
 
 def test_a_list_that_was_on_its_way_is_not_suspicious_for_what_is_being_deleted() -> None:
-    """It may have been read after the deletion; of these names nothing is known yet, of all others as usual."""
+    """It may have been read after the deletion: of these names nothing is known, of others as usual."""
     node_trust = settled()
     node_trust.expect_gone(["n5", "n6", "n7", "n8", "n9"], 26.0)
     node_trust.hear(FIVE, 25.0)

@@ -3,48 +3,62 @@
 from __future__ import annotations
 
 import asyncio
+import warnings
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurm_operator.slurm import errors
 from slurm_operator.slurm.model.view import AnswerReason
-from tests.support.slurm.memory_cluster import Cluster, now, watching
-from tests.support.slurm.views import drained_node, job, node
+from tests.support.slurm.memory_cluster import Cluster, is_drained, now, steps, watching
+from tests.support.slurm.views import drained_node, job, node, number
 from tests.support.virtual_time import virtual_time
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from slurm_operator.slurm.model.records import Node
     from slurm_operator.slurm.model.view import ViewUpdate
-    from slurm_operator.slurm.watch.watcher import SlurmWatch
+    from tests.support.slurm.memory_cluster import Watched
 
 # What slurmrestd takes for 5,000 nodes at 0.3 ms each, and for some jobs.
 NODES, JOBS = 1.5, 0.5
+DRAINED_AT = 1_600_000_000
 
 
-def is_drained(watch: SlurmWatch, name: str) -> bool:
-    return watch.view.drained(name, now()).drained
-
-
-def steps(times: list[float]) -> list[float]:
-    return [round(later - earlier, 3) for earlier, later in pairwise(times)]
+def draining_node(name: str) -> Node:
+    return node(name, "MIXED", "DRAIN", alloc=2, reason_changed_at=number(DRAINED_AT))
 
 
 def busy(*names: str) -> Cluster:
     """Return a large cluster in which these nodes drain, each with a job."""
-    cluster = Cluster(*(node(name, "MIXED", "DRAIN", alloc=2) for name in names))
+    cluster = Cluster(*(draining_node(name) for name in names))
     cluster.seconds |= {"nodes": NODES, "jobs": JOBS}
-    cluster.run(*(job(number, name) for number, name in enumerate(names, 1)))
+    cluster.run(*(job(job_id, name) for job_id, name in enumerate(names, 1)))
     return cluster
 
 
-def end(cluster: Cluster, number: int, name: str) -> None:
+def end(cluster: Cluster, job_id: int, name: str, *, drained_at: float = DRAINED_AT) -> None:
     """Let a job end."""
     cluster.run(
-        *(job(number, name, "COMPLETED") if other.job_id == number else other for other in cluster.running)
+        *(job(job_id, name, "COMPLETED") if other.job_id == job_id else other for other in cluster.running)
     )
-    cluster.put(drained_node(name))
+    cluster.put(drained_node(name, reason_changed_at=number(drained_at)))
+
+
+async def just_after_an_uptime(cluster: Cluster, watched: Watched) -> None:
+    """Wait until slurmctld has been asked for its uptime, which is due each minute and comes first."""
+    await watched.settle()
+    asked = cluster.count("diag")
+    await watched.until(lambda: cluster.count("diag") > asked)
+    await asyncio.sleep(3.0)
+
+
+def jobs_after_nodes(cluster: Cluster, since: float) -> list[float]:
+    """Return how long after a list of nodes the jobs were asked for."""
+    nodes = cluster.times("nodes", since)
+    return [round(at - max(one for one in nodes if one <= at), 3) for at in cluster.times("jobs", since)]
 
 
 @virtual_time
@@ -60,7 +74,7 @@ async def test_the_end_of_a_job_is_listed_at_once() -> None:
         assert min(between) == 1.0
         assert len(between) > 40
         for _ in range(5):
-            cluster.put(node("n1", "MIXED", "DRAIN", alloc=2))
+            cluster.put(draining_node("n1"))
             cluster.run(job(1, "n1"))
             await asyncio.sleep(41.3)
             ended = now()
@@ -101,9 +115,9 @@ def test_jobs_that_end_one_after_the_other_are_seen_within_five_seconds(jobs: fl
             watched.watch.subscribe(note)
             begun = now()
             ended: dict[str, float] = {}
-            for number, name in enumerate(names, 1):
+            for job_id, name in enumerate(names, 1):
                 ended[name] = now()
-                end(cluster, number, name)
+                end(cluster, job_id, name)
                 await asyncio.sleep(0.37)
             await watched.until(lambda: len(drained) == len(names))
             least = max(NODES, jobs) + 0.25 * (NODES + jobs)
@@ -116,33 +130,135 @@ def test_jobs_that_end_one_after_the_other_are_seen_within_five_seconds(jobs: fl
 
 @virtual_time
 async def test_after_the_end_of_a_job_both_lists_are_asked_for_at_once() -> None:
-    """The node was known to drain, so no job can have come to it since."""
+    """The node has drained since an earlier list, so no job can have come to it."""
     cluster = busy("n1")
     async with watching(cluster) as watched:
-        await watched.settle()
-        await asyncio.sleep(35.0)
+        await just_after_an_uptime(cluster, watched)
         begun = now()
         end(cluster, 1, "n1")
         await watched.until(partial(is_drained, watched.watch, "n1"))
-        assert cluster.times("jobs", begun) == cluster.times("nodes", begun)
-        assert len(cluster.times("jobs", begun)) == 1
+        assert jobs_after_nodes(cluster, begun) == [0.0]
+
+
+def _another_node_is_drained(cluster: Cluster) -> None:
+    cluster.put(drained_node("n2", reason_changed_at=number(DRAINED_AT)))
+
+
+def _it_was_drained_anew(cluster: Cluster) -> None:
+    end(cluster, 1, "n1", drained_at=DRAINED_AT + 100)
+
+
+def _it_is_another_cluster(cluster: Cluster) -> None:
+    cluster.name = "other"
+
+
+def _the_clock_went_back(cluster: Cluster) -> None:
+    cluster.clock_offset = -3600
+
+
+def _slurmctld_has_restarted(cluster: Cluster) -> None:
+    # A node that is missing is a reason to ask for the uptime.
+    cluster.drop("n3")
+    cluster.uptime = -now()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _another_node_is_drained,
+        _it_was_drained_anew,
+        _it_is_another_cluster,
+        _the_clock_went_back,
+        _slurmctld_has_restarted,
+    ],
+)
+def test_jobs_of_the_same_moment_do_not_count(change: Callable[[Cluster], None]) -> None:
+    """Where they might be older than the drain, or another slurmctld's, they are listed after the nodes."""
+
+    @virtual_time
+    async def run() -> None:
+        cluster = busy("n1")
+        cluster.name = "one"
+        cluster.put(*(node(f"n{index}") for index in range(2, 10)))
+        async with watching(cluster) as watched:
+            await just_after_an_uptime(cluster, watched)
+            begun = now()
+            end(cluster, 1, "n1")
+            change(cluster)
+            await watched.until(partial(is_drained, watched.watch, "n1"))
+            assert jobs_after_nodes(cluster, begun)[:2] == [0.0, NODES]
+            assert (watched.watch.view.jobs_listed_at or 0.0) >= begun + NODES
+
+    run()
 
 
 @virtual_time
-async def test_a_node_that_was_not_known_to_drain_waits_for_newer_jobs() -> None:
-    """Before the drain a job may have come to it that a list of the same moment does not have."""
-    cluster = busy("n1")
-    cluster.put(node("n2"))
+async def test_lists_for_which_there_is_no_room_are_not_read_together() -> None:
+    """After a refusal for lack of memory, and while the lists are long, one follows the other."""
+    cluster = busy("n1", "n2", "n3")
     async with watching(cluster) as watched:
-        await watched.settle()
-        await asyncio.sleep(35.0)
+        await just_after_an_uptime(cluster, watched)
+        cluster.failures["nodes"] = errors.ReplyTooLarge("no room")
+        end(cluster, 1, "n1")
+        failing = now()
+        await watched.until(lambda: watched.watch.view.failure is not None)
+        assert jobs_after_nodes(cluster, failing) == [0.0]
+        del cluster.failures["nodes"]
+        await watched.until(partial(is_drained, watched.watch, "n1"))
+        begun = now()
+        end(cluster, 2, "n2")
+        await watched.until(partial(is_drained, watched.watch, "n2"))
+        assert 0.0 not in jobs_after_nodes(cluster, begun)
+        await asyncio.sleep(600.0)
+        others = [job(job_id, "", "PENDING") for job_id in range(10, 17_000)]
+        cluster.run(job(3, "n3"), *others)
+        await just_after_an_uptime(cluster, watched)
+        begun = now()
+        end(cluster, 3, "n3")
+        await watched.until(partial(is_drained, watched.watch, "n3"))
+        assert 0.0 not in jobs_after_nodes(cluster, begun)
+
+
+@virtual_time
+async def test_a_list_of_jobs_that_fails_is_not_asked_for_twice_in_a_round() -> None:
+    """Else a slurmrestd that does not answer would hold up the nodes for twice as long."""
+    cluster = busy("n1")
+    async with watching(cluster) as watched:
+        await just_after_an_uptime(cluster, watched)
+        cluster.seconds["jobs"] = 25.0
+        cluster.failures["jobs"] = errors.RestUnreachable("no answer")
         begun = now()
         end(cluster, 1, "n1")
-        cluster.put(drained_node("n2"))
-        await watched.until(partial(is_drained, watched.watch, "n2"))
-        nodes, jobs = cluster.times("nodes", begun), cluster.times("jobs", begun)
-        assert jobs[-1] - nodes[-1] == pytest.approx(NODES)
-        assert watched.watch.view.jobs_listed_at == jobs[-1]
+        await watched.until(lambda: watched.watch.view.jobs_failure is not None)
+        assert jobs_after_nodes(cluster, begun) == [0.0]
+        await asyncio.sleep(1.0)
+        assert len(cluster.times("jobs", begun)) == len(cluster.times("nodes", begun))
+
+
+class RefusingAfterStates(Cluster):
+    """From the moment on at which all jobs have ended, requests fail before they are sent."""
+
+    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
+        unfinished = await super().unfinished_jobs(numbers)
+        if not unfinished:
+            self.refuses_at_once = errors.CircuitOpen("too many failures", retry_after=1.0)
+        return unfinished
+
+
+@virtual_time
+async def test_a_refusal_without_a_request_leaves_nothing_behind() -> None:
+    """An open circuit refuses the list of nodes before the question for the jobs has begun."""
+    cluster = RefusingAfterStates(draining_node("n1"))
+    cluster.run(job(1, "n1"))
+    async with watching(cluster) as watched:
+        await just_after_an_uptime(cluster, watched)
+        end(cluster, 1, "n1")
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            await watched.until(lambda: watched.watch.view.failure is not None)
+        assert [str(warning.message) for warning in warned] == []
+        cluster.refuses_at_once = None
+        await watched.until(partial(is_drained, watched.watch, "n1"))
 
 
 @virtual_time
@@ -150,8 +266,7 @@ async def test_a_job_that_only_the_list_of_jobs_still_has_is_looked_for_again() 
     """Of two lists of one moment the jobs may be the older, so they are listed once more."""
     cluster = busy("n1")
     async with watching(cluster) as watched:
-        await watched.settle()
-        await asyncio.sleep(35.0)
+        await just_after_an_uptime(cluster, watched)
         cluster.put(drained_node("n1"))
         cluster.said_to_have_ended = {1}
         await watched.until(lambda: len({*cluster.times("nodes")} & {*cluster.times("jobs")}) == 1)
@@ -170,8 +285,7 @@ def test_half_of_the_two_lists_frees_no_node(what: str) -> None:
     async def run() -> None:
         cluster = busy("n1")
         async with watching(cluster) as watched:
-            await watched.settle()
-            await asyncio.sleep(35.0)
+            await just_after_an_uptime(cluster, watched)
             cluster.failures[what] = errors.BadReply("half a reply")
             end(cluster, 1, "n1")
             await asyncio.sleep(60.0)

@@ -230,8 +230,9 @@ async def _delete(connection: Connection, records: RecordWrites, until: float) -
                 with contextlib.suppress(NotInSlurm):
                     await connection.rest.delete_node(name, wanted)
             except WithdrawnError:
-                continue
+                connection.watch.deleted((), kept=[name])
             except Refused as error:
+                connection.watch.deleted((), kept=[name])
                 refused[name] = error
             except SlurmError as error:
                 refused[name] = error
