@@ -140,7 +140,7 @@ class NodeSetController:
             # One of the same name may have gone without a reconcile that saw it.
             self._background.drop(key)
         state = self._states.of(key, live.metadata.uid)
-        await state.pace.wait(len(state.read.workers))
+        await state.pace.wait(len(state.read.workers), lambda: self._generation(key))
         live = self._caches.nodesets.store.get(key)
         if live is None or live.metadata.uid != state.uid:
             return None  # it went in the meantime, and that has put its key into the queue again
@@ -176,7 +176,7 @@ class NodeSetController:
         if finalizer.keeps_shared(seen):
             await self._children.keep_shared(nodeset, outcome)
         decided, cost = await run_decision(seen, lambda: _costed(seen))
-        state.pace.planned(cost)
+        state.pace.planned(cost, decided, nodeset.metadata.generation)
         if self._plans is not None:
             self._plans.planned(seen, decided)
         work = PlannedWork(
@@ -197,6 +197,10 @@ class NodeSetController:
         self._reporter.say_later(work, await self._actor.tell_pods(work))
         state.tidy(frozenset(worker.slurm_name for worker in seen.workers), seen.now)
         self._plan_requeues(work)
+
+    def _generation(self, key: Key) -> int | None:
+        live = self._caches.nodesets.store.get(key)
+        return None if live is None else live.metadata.generation
 
     async def _observe_again(self, inputs: ReconcileInputs, state: NodeSetState) -> Observation:
         """Observe what is known by now, also of the NodeSet itself."""

@@ -44,6 +44,7 @@ from slurm_operator.controllers.nodeset.decide.actions import (
 from slurm_operator.controllers.nodeset.decide.claims import own_claims, restore
 from slurm_operator.controllers.nodeset.decide.cordon import Changes, Cordons, cordons
 from slurm_operator.controllers.nodeset.decide.deletion import may_delete
+from slurm_operator.controllers.nodeset.decide.memo import NO_UPKEEP
 from slurm_operator.controllers.nodeset.decide.pod_status import JUST_NOW_SECONDS, PodConditionUpdates
 from slurm_operator.controllers.nodeset.decide.scale import Demand, defer_creates, numbered
 from slurm_operator.controllers.nodeset.decide.scale_per_node import per_node
@@ -86,6 +87,17 @@ class Plan:
     requeue: float | None = None
     desired: int = 0
     going: dict[str, RemovalCause] = field(default_factory=dict)
+
+    @property
+    def moves(self) -> bool:
+        """Return whether workers come or go, or wait to: events may let the next ones follow.
+
+        Those that start and are not registered yet are only waited for.
+        """
+        removals = any(one.cause is not RemovalCause.REGISTRATION for one in self.blocked)
+        return bool(removals or self.going or self.waits) or not all(
+            isinstance(action, PatchPod | PatchPodStatus | WriteNodes) for action in self.actions
+        )
 
 
 @dataclass(slots=True)
@@ -255,9 +267,9 @@ def _keep_up(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
     first: list[Action] = []
     fields: defaultdict[NodeField, dict[str, NodeChange]] = defaultdict(dict)
     telling = PodConditionUpdates(seen, slurm, (*draft.before, *cordoned.actions))
-    rested = seen.memo.upkeep
+    memo = seen.memo.upkeep
     # All that the upkeep of a worker takes from anything but its own objects.
-    rested.begin((seen.nodeset.metadata.uid, slurm.protects, slurm.deadlines, seen.settled))
+    memo.begin((seen.nodeset.metadata.uid, slurm.protects, slurm.deadlines, seen.settled))
     for worker in seen.workers:
         uid = worker.uid
         if worker.deleting or uid in gone:
@@ -266,14 +278,20 @@ def _keep_up(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
         later = telling.waits(worker, cordon, decision)
         grounds = (worker.pod, seen.nodes.get(worker.node), *slurm.grounds(worker.slurm_name), later)
         # Of a cordoned worker more has to be known than these grounds.
-        if cordon is None and decision is None and not worker.cordoned and rested.still(uid, grounds):
+        follows = cordon is None and decision is None and not worker.cordoned
+        known = memo.known(uid, grounds) if follows else None
+        if known is None:
+            patch = _patch(seen, slurm, worker, cordon)
+            status = _status(seen, slurm, worker, decision) if seen.settled and not later else []
+            changes = pod_status.changes(seen, slurm, worker)
+            changes = [change for change in changes if not (later and isinstance(change, Comment))]
+            if follows and not _expires(worker):
+                known = (patch, status, changes) if patch or status or changes else NO_UPKEEP
+                memo.note(uid, grounds, known)
+        elif known is NO_UPKEEP:
             continue
-        patch = _patch(seen, slurm, worker, cordon)
-        status = _status(seen, slurm, worker, decision) if seen.settled and not later else []
-        changes = pod_status.changes(seen, slurm, worker)
-        changes = [change for change in changes if not (later and isinstance(change, Comment))]
-        if not (patch or status or changes or _expires(worker)) and decision is None:
-            rested.rests(uid, grounds)
+        else:
+            patch, status, changes = known
         (draft.patches if cordon is None else first).extend(patch)
         draft.statuses += status
         for change in changes:

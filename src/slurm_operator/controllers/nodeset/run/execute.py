@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 # How troubles begin that have an Event of their own.
 FINALIZERS: Final = "the finalizers of NodeSet"
-# About half a second of an API server that has nothing else to do.
-_CONDITIONS = 200
+# About half a second of an API server that has nothing else to do. While no worker comes or goes it is a part
+# of many workers, since reconciles of all of them are few then.
+_CONDITIONS: Final = 200
+_CONDITIONS_PART: Final = 20
 # The end of a pod that is in no cache is no event.
 _REQUEUE_SECONDS: Final = 10.0
 _GUARDS: Final = {do.AddFinalizer(wellknown.FINALIZER_DRAIN), do.RecordExternal(external=True)}
@@ -98,8 +100,10 @@ class Actor:
             waiting = [action for action in waiting if action.uid not in moving]
             work.outcome.requeue_after(SETTLES_SECONDS)
         before = set(work.outcome.troubles)
-        await self._pods.patch_status(work, waiting[:_CONDITIONS])
-        if len(waiting) > _CONDITIONS:
+        workers = 0 if work.plan.moves else len(work.seen.workers)
+        most = max(_CONDITIONS, workers // _CONDITIONS_PART)
+        await self._pods.patch_status(work, waiting[:most], workers)
+        if len(waiting) > most:
             work.outcome.requeue_after(0.05)
         return [trouble for trouble in work.outcome.troubles if trouble not in before]
 

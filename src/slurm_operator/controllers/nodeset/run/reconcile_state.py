@@ -44,12 +44,17 @@ if TYPE_CHECKING:
     from slurm_operator.objects.slurmd import WorkerTemplate
     from slurm_operator.slurm.rest.connections import Connection
 
-# Reconciles may keep a processor busy for about a quarter of the time; thousands of workers also mean
-# thousands of events, so with their number the distance grows to a tenth of a second at least.
+# Plans may keep a processor busy for about a quarter of the time while workers come and go, and for a
+# tenth while they only become ready; thousands of workers also mean thousands of events, so with their number
+# the distance grows to a tenth of a second at least.
 _DISTANCE: Final = 3.0
 _LONGEST_DISTANCE: Final = 1.0
+_CALM_DISTANCE: Final = 9.0
+_LONGEST_CALM_DISTANCE: Final = 3.0
 _DISTANCE_PER_WORKER: Final = 0.0002
 _LONGEST_LEAST: Final = 0.1
+# A change of the NodeSet shortens the wait.
+_LOOK_AGAIN: Final = 0.2
 # How soon to requeue after a conflict, if the change behind it sends no event to us.
 _AFTER_CONFLICT: Final = 1.0
 _LEAST_AFTER_ERROR: Final = 1.0
@@ -61,19 +66,27 @@ class ReconcilePace:
 
     cost: float = 0.0
     """Seconds of processor time."""
+    calm: int | None = None
+    """The generation of the NodeSet for which no worker was to come or go; None: some are."""
     ended: float = 0.0
 
-    async def wait(self, workers: int) -> None:
+    async def wait(self, workers: int, generation: Callable[[], int | None]) -> None:
         """Keep the distance to the last reconcile that its cost and the number of workers ask for."""
-        least = min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
-        distance = min(_LONGEST_DISTANCE, max(least, _DISTANCE * self.cost))
-        left = self.ended + distance - asyncio.get_running_loop().time()
-        if left > 0:
-            await asyncio.sleep(left)
+        loop = asyncio.get_running_loop()
+        while (left := self.ended + self.distance(workers, generation()) - loop.time()) > 0:  # noqa: ASYNC110 - it is time that passes
+            await asyncio.sleep(min(left, _LOOK_AGAIN))
 
-    def planned(self, cost: float) -> None:
-        """Note what a plan cost."""
+    def distance(self, workers: int, generation: int | None) -> float:
+        """Return how long after the last reconcile the next one may begin."""
+        calm = self.calm is not None and self.calm == generation
+        times, longest = (_CALM_DISTANCE, _LONGEST_CALM_DISTANCE) if calm else (_DISTANCE, _LONGEST_DISTANCE)
+        least = min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
+        return min(longest, max(least, times * self.cost))
+
+    def planned(self, cost: float, plan: Plan, generation: int) -> None:
+        """Note what a plan cost, and whether workers come or go."""
         self.cost = cost
+        self.calm = None if plan.moves else generation
 
     def end(self) -> None:
         """Note that a reconcile has ended."""

@@ -8,7 +8,7 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import PatchPodStatus, WriteNodes
-from slurm_operator.controllers.nodeset.decide.memo import Memo, Rested
+from slurm_operator.controllers.nodeset.decide.memo import KnownUpkeep, Memo
 from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.controllers.nodeset.decide.pod_status import state_conditions
 from slurm_operator.objects import slurmd_marks
@@ -29,29 +29,31 @@ def at_rest(memo: Memo, **fields: Any) -> Observation:
     return observe(pod(0, conditions=conditions), nodeset=NODESET, **(settled | fields))
 
 
-def test_what_rests_is_not_looked_at_again() -> None:
-    """The same grounds say that there is nothing to do; other grounds, and another era, say nothing."""
-    rested, first, second = Rested(), (object(), object()), (object(), object())
-    rested.begin(1)
-    assert not rested.still("uid", first)
-    rested.rests("uid", first)
-    rested.begin(1)
-    assert rested.still("uid", first)
-    rested.begin(1)
-    assert rested.still("uid", first)
-    assert not rested.still("uid", second)
-    rested.begin(2)
-    assert not rested.still("uid", first)
+def test_what_follows_from_the_same_grounds_is_known() -> None:
+    """The same grounds say what is to be written; other grounds, and another era, say nothing."""
+    memo: KnownUpkeep[str] = KnownUpkeep()
+    first, second = (object(), object()), (object(), object())
+    memo.begin(1)
+    assert memo.known("uid", first) is None
+    memo.note("uid", first, "written")
+    memo.begin(1)
+    assert memo.known("uid", first) == "written"
+    memo.begin(1)
+    assert memo.known("uid", first) == "written"
+    assert memo.known("uid", second) is None
+    memo.begin(2)
+    assert memo.known("uid", first) is None
 
 
 def test_workers_that_are_gone_are_forgotten() -> None:
     """What was not asked about in a reconcile is not kept for the next one."""
-    rested, grounds = Rested(), (object(),)
-    rested.begin(1)
-    rested.rests("uid", grounds)
-    rested.begin(1)
-    rested.begin(1)
-    assert not rested.still("uid", grounds)
+    memo: KnownUpkeep[str] = KnownUpkeep()
+    grounds = (object(),)
+    memo.begin(1)
+    memo.note("uid", grounds, "written")
+    memo.begin(1)
+    memo.begin(1)
+    assert memo.known("uid", grounds) is None
 
 
 CHANGES: dict[str, dict[str, Any]] = {
@@ -76,6 +78,8 @@ def test_whatever_changes_is_seen_through_a_memo(change: dict[str, Any]) -> None
     changed = at_rest(memo)
     changed = replace(changed, **change)
     assert plan(changed).actions
+    # What was to be written is known by now, and is the same once more.
+    assert plan(changed) == plan(replace(changed, memo=Memo()))
     assert plan(changed) == plan(replace(changed, memo=Memo()))
 
 

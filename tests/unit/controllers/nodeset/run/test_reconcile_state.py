@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from slurm_operator.api.reasons import Reason
 from slurm_operator.api.shared import Condition
 from slurm_operator.controllers.nodeset.decide import messages
+from slurm_operator.controllers.nodeset.decide.actions import Defer
+from slurm_operator.controllers.nodeset.decide.plan import Plan
 from slurm_operator.controllers.nodeset.run import report
-from slurm_operator.controllers.nodeset.run.reconcile_state import NodeSetStates, ReconcileOutcome
+from slurm_operator.controllers.nodeset.run.reconcile_state import (
+    NodeSetStates,
+    ReconcileOutcome,
+    ReconcilePace,
+)
 from slurm_operator.kube.errors import Conflict, FencedError, Forbidden, ServerError
+from tests.support.virtual_time import virtual_time
 
 
 # ---------------------------------------------------------------------------------------------------- outcome
@@ -76,3 +85,37 @@ def test_troubles_come_before_what_the_plan_complains_of() -> None:
     ready = Condition(type="Ready", status="True", reason="AllAvailable", message="all")
     assert report.degraded(ready, outcome) == ready
     assert report.degraded(fine, ReconcileOutcome()) == fine
+
+
+# ------------------------------------------------------------------------------------------------------- pace
+MOVING = Plan(waits=(Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),))
+
+
+def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None:
+    """The share of a processor is a quarter while workers come or go, and a tenth otherwise."""
+    pace = ReconcilePace()
+    pace.planned(0.3, MOVING, generation=2)
+    assert pace.distance(10_000, 2) == pytest.approx(0.9)
+    pace.planned(0.3, Plan(), generation=2)
+    assert pace.distance(10_000, 2) == pytest.approx(2.7)
+    assert pace.distance(10_000, 3) == pytest.approx(0.9)
+    pace.planned(60.0, Plan(), generation=2)
+    assert (pace.distance(10_000, 2), pace.distance(10_000, 3)) == (3.0, 1.0)
+    pace.planned(0.0, Plan(), generation=2)
+    assert (pace.distance(10_000, 2), pace.distance(5, 2)) == (0.1, 0.001)
+
+
+@virtual_time
+async def test_a_change_of_the_nodeset_does_not_wait_for_the_longer_distance() -> None:
+    """The wait looks at the NodeSet every now and then."""
+    pace, generation = ReconcilePace(), 2
+    pace.planned(0.3, Plan(), generation)
+    pace.end()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await pace.wait(10_000, lambda: generation)
+    assert loop.time() - began == pytest.approx(2.7)
+    pace.end()
+    began = loop.time()
+    await pace.wait(10_000, lambda: 3 if loop.time() - began > 1.5 else 2)
+    assert 1.5 <= loop.time() - began < 2.0

@@ -1,0 +1,28 @@
+"""Whether a plan is about workers that come or go."""
+
+from __future__ import annotations
+
+from slurm_operator.api.reasons import Reason
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Blocked,
+    CreatePod,
+    Defer,
+    PatchPod,
+    PatchPodStatus,
+    RemovalCause,
+    WriteNodes,
+)
+from slurm_operator.controllers.nodeset.decide.plan import Plan
+
+
+def test_workers_move_when_they_come_or_go_and_not_when_they_are_only_written_to() -> None:
+    """The next reconcile may wait longer while nothing depends on the events between."""
+    upkeep = (PatchPod("a", "1"), PatchPodStatus("a", "1"), WriteNodes({}))
+    assert not Plan().moves
+    assert not Plan(actions=upkeep).moves
+    assert Plan(actions=(*upkeep, CreatePod("b"))).moves
+    assert Plan(waits=(Defer(Reason.CACHE_BEHIND, "behind"),)).moves
+    wait = Defer(Reason.CACHE_BEHIND, "behind")
+    assert not Plan(blocked=(Blocked("a", "a", RemovalCause.REGISTRATION, wait),)).moves
+    assert Plan(blocked=(Blocked("a", "a", RemovalCause.SCALE_IN, wait),)).moves
+    assert Plan(blocked=(Blocked("a", "a", None, wait),)).moves
