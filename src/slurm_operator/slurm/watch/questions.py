@@ -46,7 +46,7 @@ class Questions:
             task.cancel()
             await asyncio.wait((task,))
             if not task.cancelled():
-                # Else asyncio reports an error that nobody has looked at.
+                # Else asyncio reports that its error was never retrieved.
                 task.exception()
 
     def note(self, part: str, error: SlurmError | None) -> None:
