@@ -13,6 +13,8 @@ from slurm_operator.slurm.model.answers import AnswerReason, DrainAnswer
 from slurm_operator.slurm.model.records import BASE_STATES, FREE_STATES
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping
+
     from slurm_operator.slurm.model.jobs import UnfinishedJobs
     from slurm_operator.slurm.model.records import Node
 
@@ -43,6 +45,27 @@ def looks_powered_down(node: Node) -> bool:
     if "COMPLETING" in state or node.alloc_cpus or not powered_off(node):
         return False
     return any(word in FREE_STATES for word in state)
+
+
+def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, float]:
+    """Return since when nodes drain, by slurmctld's clock; not of those of which that is not known."""
+    times = {}
+    for name in names:
+        node = nodes.get(name)
+        if node is None or "DRAIN" not in node.state or "UNDRAIN" in node.state:
+            continue
+        if since := node.reason_changed_at.value:
+            times[name] = since
+    return times
+
+
+def drained_since(before: Mapping[str, float], nodes: Mapping[str, Node], names: Collection[str]) -> bool:
+    """Return whether all these nodes have drained without a break since `before`, what `drain_times` said.
+
+    A node that was resumed and drained anew has another time, and may have got a job in between.
+    """
+    times = drain_times(nodes, names)
+    return all(name in before and before[name] == times.get(name) for name in names)
 
 
 def saves_power(node: Node) -> bool:

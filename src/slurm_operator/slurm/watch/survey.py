@@ -26,7 +26,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
+from slurm_operator.slurm.decide.drain import (
+    drain_times,
+    drained_since,
+    looks_drained,
+    looks_powered_down,
+    saves_power,
+)
 from slurm_operator.slurm.decide.job_ends import JobEnds
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
 from slurm_operator.slurm.decide.poll_schedule import Poll
@@ -45,7 +51,7 @@ from slurm_operator.slurm.rest.thread_turns import in_slices
 from slurm_operator.slurm.watch.questions import Questions
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable
 
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
@@ -215,7 +221,7 @@ class Survey:
             and now >= self._apart_until
             and entries <= _MOST_TOGETHER
             and not self._uptimes.due(self._timing.uptime, now)
-            and len(self._drains(self._draining)) == len(self._draining)
+            and len(drain_times(self.view.nodes, self._draining)) == len(self._draining)
         )
 
     async def _ask_together(self, now: float) -> bool:
@@ -225,11 +231,10 @@ class Survey:
         have come, and if they have none. Else they are asked for once more: the two lists need not show the
         same moment.
         """
-        before = self._drains(self._draining)
+        before = drain_times(self.view.nodes, self._draining)
         async with self._questions.beside(self._timed(self._rest.jobs)) as jobs:
             listed = await self._ask_nodes(now, whole=True)
-            drains = self._drains(self.view.owed)
-            same = all(name in before and before[name] == drains.get(name) for name in self.view.owed)
+            same = drained_since(before, self.view.nodes, self.view.owed)
             # They are forgotten at a sign that it is another slurmctld.
             if listed and same and self._jobs.sent is not None:
                 await self._take_jobs(jobs, now)
@@ -239,15 +244,6 @@ class Survey:
         if any(isinstance(error, ReplyTooLarge) for error in (self.view.failure, self.view.jobs_failure)):
             self._apart_until = now + self._timing.apart
         return listed
-
-    def _drains(self, names: Iterable[str]) -> dict[str, float]:
-        """Return which of these nodes are to get no job, and since when by slurmctld's clock."""
-        known = {}
-        for name in names:
-            node = self.view.nodes.get(name)
-            if node is not None and "DRAIN" in node.state and "UNDRAIN" not in node.state:
-                known[name] = node.reason_changed_at.value or 0.0
-        return {name: since for name, since in known.items() if since}
 
     # --- nodes
 
