@@ -16,9 +16,11 @@ from slurm_operator.controllers.nodeset.run.observe import ReconcileInputs
 from slurm_operator.controllers.nodeset.run.pod_writes import Pods
 from slurm_operator.controllers.nodeset.run.reconcile_state import NodeSetState, PlannedWork, ReconcileOutcome
 from slurm_operator.controllers.nodeset.run.slurm_nodes import Slurm
+from slurm_operator.controllers.nodeset.run.slurm_records import Records
 from slurm_operator.controllers.nodeset.run.template import ControllerRef
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.decide.expectations import Expectations
+from slurm_operator.kube.errors import ConnectionFailed
 from slurm_operator.kube.runtime.events import EventRecorder
 from slurm_operator.kube.runtime.sources import Channel
 from slurm_operator.slurm.rest.connections import ConnectionKey, Connections, ConnectionTarget
@@ -29,8 +31,9 @@ from tests.support.simulation.kubernetes import make_nodeset
 from tests.support.simulation.observations import observe, pod
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
+    from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.kube.models.meta import Key
     from slurm_operator.slurm.rest.connections import Connection
@@ -131,6 +134,10 @@ class Hands:
         events = EventRecorder(client)
         return Pods(client, events, self.expectations, ClaimWriter(client, events), asking)
 
+    def records(self, read: Callable[[NodeSet], Awaitable[NodeSet]] | None = None) -> Records:
+        """Return who writes records; without a way to read a NodeSet it creates none."""
+        return Records(self.background, SlurmQuestions(self.background), read or _unreadable)
+
     def under_way(self) -> set[TaskKind]:
         """Return what is under way."""
         return {*self.background.under_way(LEAVING.key)}
@@ -139,6 +146,10 @@ class Hands:
         """Wait until a background task has ended and requested another reconcile."""
         await eventually(lambda: self.news and not self.under_way(), "the background task is over")
         self.news.clear()
+
+
+async def _unreadable(_nodeset: NodeSet) -> NodeSet:
+    raise ConnectionFailed("no API server")
 
 
 async def old_view(connection: Connection) -> None:

@@ -33,8 +33,10 @@ def scaled(
     *pods: SimPod, slurm: tuple[Node, ...] = (), low: int = 0, high: int = 2, **fields: Any
 ) -> Observation:
     """Return what one reconcile of an autoscaled NodeSet sees."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
     nodeset = make_nodeset(
         replicas=5,
+        status=fields.pop("status", said),
         finalizers=FINALIZER,
         autoscaling={"minReplicas": low, "maxReplicas": high},
         updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%"}},

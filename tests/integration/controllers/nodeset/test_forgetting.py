@@ -9,9 +9,8 @@ import pytest
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import DeleteRecord
-from slurm_operator.controllers.nodeset.run.background import SlurmQuestions, TaskKind
+from slurm_operator.controllers.nodeset.run.background import TaskKind
 from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
-from slurm_operator.controllers.nodeset.run.slurm_records import Records
 from slurm_operator.slurm.rest.connections import ConnectionKey, Connections, ConnectionTarget
 from tests.support.controllers.action_runner import PATIENT, observe_leaving, work
 from tests.support.processes import eventually
@@ -42,7 +41,7 @@ async def test_a_record_whose_worker_comes_back_is_left_alone(
         )
         await eventually(lambda: connection.view.listed_at is not None, "a view")
         at_hand = work(connection, observe_leaving(connection))
-        records = Records(hands.background, SlurmQuestions(hands.background))
+        records = hands.records()
         begun = False
         # More than once on a machine that is too busy: what Slurm has said is old before it is used.
         while not (begun if returns else hostile.seen("DELETE node")):

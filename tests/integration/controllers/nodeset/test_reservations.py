@@ -13,9 +13,7 @@ import pytest
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import WriteReservation
 from slurm_operator.controllers.nodeset.decide.plan import plan
-from slurm_operator.controllers.nodeset.run.background import SlurmQuestions
 from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
-from slurm_operator.controllers.nodeset.run.slurm_records import Records
 from tests.support.controllers.action_runner import connected, work
 from tests.support.processes import eventually
 from tests.support.simulation.kubernetes import make_nodeset
@@ -70,7 +68,7 @@ class Clerk:
     def __init__(self, hands: Hands, connection: Connection) -> None:
         self._hands = hands
         self._connection = connection
-        self._records = Records(hands.background, SlurmQuestions(hands.background))
+        self._records = hands.records()
         self.up_since = -math.inf
         """Since when slurmctld is up, by the time of the loop."""
         self._work = work(connection, self._look(scheduled("1h")))

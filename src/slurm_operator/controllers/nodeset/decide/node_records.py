@@ -50,6 +50,7 @@ from slurm_operator.slurm.decide.node_changes import (
 )
 
 if TYPE_CHECKING:
+    from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.actions import Action
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.controllers.nodeset.decide.scale import Demand
@@ -59,24 +60,48 @@ if TYPE_CHECKING:
 
 # Far above any NodeSet: which names look like those of its workers, whatever its bounds were.
 _ANY: Final = 10**9
+# The status is written at the end of each reconcile.
+_STATUS_SECONDS: Final = 0.05
+
+
+def recorded(nodeset: NodeSet) -> bool:
+    """Return whether the status says that Slurm may have records of power saving for a NodeSet."""
+    return find_condition(nodeset.status.conditions, wellknown.CONDITION_AUTOSCALING) is not None
+
+
+def may_have_records(nodeset: NodeSet, uid: str, generation: int) -> bool:
+    """Return whether records may be created for a NodeSet as the API server has it now.
+
+    The cache may show it as it was before autoscaling was switched off. And a record is deleted later only if
+    the status says by then that there are such records.
+    """
+    meta = nodeset.metadata
+    return (meta.uid, meta.generation) == (uid, generation) and not nodeset.deleting and recorded(nodeset)
 
 
 def leaves(seen: Observation) -> bool:
     """Return whether Slurm may still have records from when it scaled the NodeSet."""
-    said = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_AUTOSCALING)
-    return said is not None and (not seen.nodeset.autoscaled or seen.nodeset.deleting)
+    return recorded(seen.nodeset) and (not seen.nodeset.autoscaled or seen.nodeset.deleting)
+
+
+def listed(seen: Observation, slurm: SlurmState) -> bool:
+    """Return whether a list of nodes was requested after this process last created records."""
+    at = None if seen.view is None else seen.view.listed_at
+    return slurm.sees and at is not None and at > seen.records_created
 
 
 def wait_for_records(seen: Observation, slurm: SlurmState, demand: Demand) -> None:
     """After autoscaling was switched off, create no pod under a name whose record is still to be deleted.
 
     That includes records that Slurm still shows as up, and which are deleted when it shows them as down.
+    While no list shows what Slurm has, and what this process created last, each name may have one.
     """
     if not leaves(seen):
         return
     convert(seen, slurm, demand)
     old = {node.name for node in remaining(seen) if not _kept_by_others(slurm, node)}
-    deferred = [one for one in demand.creates if _name_of(seen, one.ordinal) in old]
+    known = listed(seen, slurm)
+    deferred = [one for one in demand.creates if not known or _name_of(seen, one.ordinal) in old]
     if deferred:
         demand.creates = [one for one in demand.creates if one not in deferred]
         text = messages.records_first(len(deferred))
@@ -131,6 +156,10 @@ def _create(seen: Observation, found: RecordPlan) -> None:
     ]
     free = [name for name in names if _blocked(seen, name, found) is None]
     if not free:
+        return
+    if not recorded(seen.nodeset):
+        # The status of this reconcile says it: what a status does not say, no later process would delete.
+        found.requeue_after.append(_STATUS_SECONDS)
         return
     if seen.record is None:
         found.waits.append(Defer(Reason.RECORD_SHAPE, messages.RECORD_SHAPE_UNKNOWN))
@@ -250,7 +279,7 @@ def left(seen: Observation, slurm: SlurmState) -> bool:
     """Return whether a NodeSet that is being deleted must wait for records, which no operator would use."""
     if not leaves(seen) or seen.external or seen.controller is not ControllerState.STAYS:
         return False
-    if not slurm.sees or seen.view is None:
+    if not listed(seen, slurm):
         return True
     return any(not _kept(node, ours=drained_by_us(node, wellknown.REASON_PREFIX)) for node in remaining(seen))
 

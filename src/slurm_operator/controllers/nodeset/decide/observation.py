@@ -212,6 +212,8 @@ class Observation:
     """How often in a row nodes did not come up in time, by their names in Slurm."""
     made: Mapping[str, str] = field(default_factory=dict)
     """The lines from which this process created records, by their names in Slurm."""
+    records_created: float = -math.inf
+    """When this process last created records, or tried to; while it does so, no list is newer."""
     memo: Memo = field(default_factory=Memo, compare=False, repr=False)
     """Makes the next plan quicker, and never another one."""
 

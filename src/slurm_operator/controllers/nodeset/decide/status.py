@@ -299,7 +299,7 @@ def _autoscaling(seen: Observation, slurm: SlurmState) -> Condition | None:
     kind = wellknown.CONDITION_AUTOSCALING
     old = find_condition(seen.nodeset.status.conditions, kind)
     if not seen.nodeset.autoscaled or seen.nodeset.deleting:
-        if old is None or (slurm.sees and not node_records.remaining(seen)):
+        if old is None or (node_records.listed(seen, slurm) and not node_records.remaining(seen)):
             return None
         return _condition(kind, status=False, reason=Reason.LEAVING, message=messages.DELETING_RECORDS)
     if (wait := autoscale.refused(seen)) is not None:

@@ -149,6 +149,7 @@ class Observer:
             propagated=self._propagated,
             neighbours=near.neighbours,
             name_holders=near.name_holders,
+            records_created=state.records.created_at,
             memo=state.read.memo,
         )
         if nodeset.autoscaled:

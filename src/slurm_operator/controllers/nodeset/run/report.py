@@ -67,6 +67,7 @@ class NodeSetReporter:
     """Writes the status of NodeSets."""
 
     def __init__(self, client: Client, events: EventRecorder) -> None:
+        self._client = client
         self._events = events
         self._status = StatusWriter(client, FIELD_MANAGER)
         self._changes: LastWrites[NodeSet] = LastWrites()
@@ -79,6 +80,12 @@ class NodeSetReporter:
     def answered(self, answer: NodeSet) -> None:
         """Take a NodeSet as the API server answered a change of it other than of its status."""
         self._changes.note(answer)
+
+    async def read(self, nodeset: NodeSet) -> NodeSet:
+        """Return a NodeSet as the API server has it now; the next reconcile sees it so, too."""
+        newest = await self._client.get(NodeSet, nodeset.metadata.name, nodeset.metadata.namespace)
+        self._changes.note(newest)
+        return newest
 
     def forget(self, key: Key) -> None:
         """Drop the memory of a NodeSet that is gone."""

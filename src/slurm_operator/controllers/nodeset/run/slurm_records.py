@@ -26,15 +26,18 @@ from slurm_operator.controllers.nodeset.decide.actions import (
     WriteReservation,
 )
 from slurm_operator.controllers.nodeset.decide.deletion import counts_until
+from slurm_operator.controllers.nodeset.decide.node_records import may_have_records
 from slurm_operator.controllers.nodeset.run import write_messages
 from slurm_operator.controllers.nodeset.run.background import Refusals, TaskKind
 from slurm_operator.controllers.shared.problems import NodeSetProblem
+from slurm_operator.kube.errors import KubeError, NotFound
 from slurm_operator.slurm.errors import NotInSlurm, Refused, SlurmError
 from slurm_operator.slurm.rest.exchange import WithdrawnError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
+    from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.actions import Action
     from slurm_operator.controllers.nodeset.decide.reservation import AcceptedChange
     from slurm_operator.controllers.nodeset.run.background import BackgroundTasks, SlurmQuestions
@@ -61,7 +64,7 @@ class RecordWrites:
     """Records that are being deleted, without those of which the request is under way or over."""
     deletions: Refusals[str] = field(default_factory=lambda: Refusals(first=30.0, longest=300.0))
     created_at: float = -math.inf
-    """When records were last created, or tried to be."""
+    """When records were last created, or tried to be; infinite while they are being created."""
     creations: Refusals[str] = field(default_factory=lambda: Refusals(first=5.0, longest=60.0))
     created_with: dict[str, str] = field(default_factory=dict)
     """From which options this process created records."""
@@ -108,9 +111,16 @@ class ReservationWrites:
 class Records:
     """Keeps what Slurm has on record for NodeSets."""
 
-    def __init__(self, background: BackgroundTasks, asking: SlurmQuestions) -> None:
+    def __init__(
+        self,
+        background: BackgroundTasks,
+        asking: SlurmQuestions,
+        read: Callable[[NodeSet], Awaitable[NodeSet]],
+    ) -> None:
         self._background = background
         self._asking = asking
+        # Returns a NodeSet as the API server has it; if it is another one, the next plan is made for it.
+        self._read = read
 
     def recall(self, work: PlannedWork) -> None:
         """Drop what the newest plan does not want, and report what Slurm rejected."""
@@ -154,9 +164,36 @@ class Records:
         if listed_at is None or listed_at <= records.created_at:
             work.outcome.requeue_after(_LIST_SOON_SECONDS)
         elif not records.creations.wait([action.line], _now(), work.outcome):
-            self._background.start(
-                work.nodeset.key, TaskKind.CREATE_RECORDS, _create(connection, records, action)
-            )
+            # Before the background task begins: from here on no list shows what Slurm has.
+            records.created_at = math.inf
+            task = self._create(work.nodeset, connection, records, action)
+            self._background.start(work.nodeset.key, TaskKind.CREATE_RECORDS, task)
+
+    async def _create(
+        self, nodeset: NodeSet, connection: Connection, records: RecordWrites, action: CreateRecords
+    ) -> bool:
+        try:
+            if await self._still_scaled(nodeset, records, action):
+                await _create(connection, records, action)
+        finally:
+            # One that exists by now makes Slurm refuse all of them: the next list shows it.
+            records.created_at = _now()
+        connection.watch.wake()
+        return True
+
+    async def _still_scaled(self, nodeset: NodeSet, records: RecordWrites, action: CreateRecords) -> bool:
+        """Return whether the NodeSet is still the one that was planned for, by the API server."""
+        meta = nodeset.metadata
+        try:
+            newest = await self._read(nodeset)
+        except NotFound:
+            return False
+        except KubeError as error:
+            text = write_messages.records_not_created(len(action.names), error)
+            trouble = NodeSetProblem(Reason.APPLY_FAILED, text)
+            records.creations.tried([action.line], [action.line], trouble, _now())
+            return False
+        return may_have_records(newest, meta.uid, meta.generation)
 
     # ------------------------------------------------------------------------------------------- reservations
     def write_reservation(self, work: PlannedWork, action: WriteReservation) -> None:
@@ -199,7 +236,7 @@ class Records:
         return False
 
 
-async def _create(connection: Connection, records: RecordWrites, action: CreateRecords) -> bool:
+async def _create(connection: Connection, records: RecordWrites, action: CreateRecords) -> None:
     trouble = None
     try:
         await connection.rest.create_nodes(action.line)
@@ -208,11 +245,7 @@ async def _create(connection: Connection, records: RecordWrites, action: CreateR
         trouble = NodeSetProblem(Reason.SLURM_REFUSED, text)
     else:
         records.created_with |= dict.fromkeys(action.names, action.options)
-    # One that exists by now makes Slurm refuse all of them: the next list shows it.
-    records.created_at = _now()
-    records.creations.tried([action.line], [action.line] if trouble else [], trouble, records.created_at)
-    connection.watch.wake()
-    return True
+    records.creations.tried([action.line], [action.line] if trouble else [], trouble, _now())
 
 
 async def _delete(connection: Connection, records: RecordWrites, until: float) -> bool:

@@ -232,7 +232,9 @@ def test_the_condition_counts_the_power_states() -> None:
     assert (said["Autoscaling"].reason, said["Autoscaling"].status) == ("Resuming", "True")
     assert said["Autoscaling"].message == "2 powered down, 1 powering up, 1 up"
     blind = dataclasses.replace(seen, view=None)
-    assert "Autoscaling" not in {one.type for one in report(blind, plan(blind)).conditions}
+    assert "Autoscaling" in {one.type for one in report(blind, plan(blind)).conditions}
+    new = dataclasses.replace(scaled(high=4, status={}), view=None)
+    assert "Autoscaling" not in {one.type for one in report(new, plan(new)).conditions}
 
 
 def test_what_is_sent_is_decided_on_the_newest_list() -> None:

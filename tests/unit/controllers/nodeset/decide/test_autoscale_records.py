@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import pytest
 
@@ -10,6 +11,7 @@ from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide import actions
 from slurm_operator.controllers.nodeset.decide.actions import RemovalCause
 from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
+from slurm_operator.controllers.nodeset.decide.node_records import may_have_records
 from slurm_operator.controllers.nodeset.decide.observation import ControllerState
 from slurm_operator.controllers.nodeset.decide.plan import plan
 from slurm_operator.objects.slurmd_names import Series
@@ -26,7 +28,7 @@ from tests.support.simulation.autoscaling import (
     some,
 )
 from tests.support.simulation.kubernetes import make_nodeset
-from tests.support.simulation.observations import observe, pod
+from tests.support.simulation.observations import observe, pod, reported
 from tests.support.slurm.views import node, number
 
 
@@ -185,3 +187,52 @@ def test_after_switching_it_off_what_is_powered_down_does_not_wait_for_its_turn(
     seen = observe(pod(0), pod(1), pod(2), pod(3), slurm=lists, nodeset=nodeset)
     assert {*plan(seen).going} == {"uid-1", "uid-2", "uid-3"}
     assert [one.name for one in some(seen, actions.DeletePod)] == ["gpu-2", "gpu-3"]
+
+
+def test_records_are_created_only_once_the_status_says_so() -> None:
+    """What the status does not say, no later process would delete after autoscaling is switched off."""
+    seen = scaled(high=1, slurm=(node("other-0"),), status={})
+    assert not some(seen, actions.CreateRecords)
+    assert plan(seen).requeue == pytest.approx(0.05)
+    assert "Autoscaling" in {one.type for one in reported(seen).conditions}
+    assert some(scaled(high=1, slurm=(node("other-0"),)), actions.CreateRecords)
+
+
+def test_records_that_no_list_shows_so_far_are_not_forgotten() -> None:
+    """Switched off or deleted a moment after records were created, it waits for a list that shows them."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    off = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
+    deleted = make_nodeset(finalizers=FINALIZER, status=said, autoscaling={"maxReplicas": 1}, deleting=True)
+    early = observe(slurm=(node("other-0"),), nodeset=off)
+    assert early.view is not None
+    at = early.view.listed_at
+    assert at is not None
+    for created, known in ((at - 1, True), (at, False), (at + 1, False), (math.inf, False)):
+        seen = observe(slurm=(node("other-0"),), nodeset=off, records_created=created)
+        assert bool(some(seen, actions.CreatePod)) == known
+        assert any(one.reason is Reason.RECORD_PENDING for one in plan(seen).waits) != known
+        assert ("Autoscaling" in {one.type for one in reported(seen).conditions}) != known
+        leaving = observe(slurm=(node("other-0"),), nodeset=deleted, records_created=created)
+        assert bool(some(leaving, actions.RemoveFinalizer)) == known
+
+
+def test_no_worker_comes_back_before_slurm_has_listed_its_records() -> None:
+    """After a restart no record is known at first, and a slurmd would register with an old one."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "False", "reason": "Leaving"}]}
+    off = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
+    seen = dataclasses.replace(observe(nodeset=off), view=None)
+    assert not some(seen, actions.CreatePod)
+    assert any(one.reason is Reason.RECORD_PENDING for one in plan(seen).waits)
+
+
+def test_records_are_created_for_the_nodeset_that_was_planned_for() -> None:
+    """Not for one that was changed, replaced or deleted since, or whose status does not say so."""
+    said = {"conditions": [{"type": "Autoscaling", "status": "True", "reason": "Active"}]}
+    now = make_nodeset(autoscaling={"maxReplicas": 1}, status=said)
+    uid, generation = now.metadata.uid, now.metadata.generation
+    assert may_have_records(now, uid, generation)
+    assert not may_have_records(now, uid, generation - 1)
+    assert not may_have_records(now, "another", generation)
+    assert not may_have_records(make_nodeset(autoscaling={"maxReplicas": 1}), uid, generation)
+    leaving = make_nodeset(autoscaling={"maxReplicas": 1}, status=said, deleting=True)
+    assert not may_have_records(leaving, leaving.metadata.uid, leaving.metadata.generation)
