@@ -112,6 +112,30 @@ async def test_the_end_of_a_job_brings_the_next_list(box: SlurmBox) -> None:
         await asyncio.to_thread(box.run, "scontrol", "update", f"nodename={NODE}", "state=resume")
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["one drain", "drained anew"])
+async def test_the_states_of_its_jobs_take_the_place_of_another_list(box: SlurmBox, *, again: bool) -> None:
+    """After a list of jobs from during the drain none is needed, unless the node was resumed in between."""
+    rare = replace(CALM, busy=600.0, rest=600.0, lively=0.1, jobs=600.0, states=0.1, stale_after=3600.0)
+    timing = replace(rare, jobs_stale_after=3600.0, whole=3600.0)
+    update = ("scontrol", "update", f"nodename={NODE}")
+    job = await asyncio.to_thread(box.submit, nodes=[NODE])
+    await until(partial(job_state, box, job), lambda state: state == "RUNNING")
+    await asyncio.to_thread(box.run, *update, "state=drain", f"reason={OURS}")
+    # The list of jobs must be of a later second than the drain, and so must another drain.
+    await asyncio.sleep(1.1)
+    async with watching(box.url, box.token, timing=timing, settled=False) as running:
+        await running.until(lambda: NODE in running.view.covered)
+        if again:
+            await asyncio.to_thread(box.run, *update, "state=resume")
+            await asyncio.to_thread(box.run, *update, "state=drain", f"reason={OURS}")
+        asked = len(running.requests)
+        await asyncio.to_thread(box.run, "scancel", str(job))
+        await running.until(lambda: running.verdict(NODE).drained)
+        lists = [what for what, _, _ in running.requests[asked:] if what == "jobs"]
+        assert bool(lists) == again
+        await asyncio.to_thread(box.run, *update, "state=resume")
+
+
 async def test_an_idle_node_is_drained_with_the_first_list_after_the_write(watched: Watching) -> None:
     """A view from before the drain, and one that was under way, say nothing; the next one says drained."""
     assert watched.verdict(NODE).reason is AnswerReason.NOT_DRAINING

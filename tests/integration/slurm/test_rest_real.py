@@ -15,7 +15,14 @@ from slurm_operator.slurm.decode.refusals import Question, Reply
 from slurm_operator.slurm.decode.replies import JobsReply, read
 from slurm_operator.slurm.errors import NotInSlurm, Refused, TokenRefused, Unsupported
 from slurm_operator.slurm.model.hostlist import expand
-from slurm_operator.slurm.model.records import Job, Node, NodeUpdate, Reservation, ReservationSpec
+from slurm_operator.slurm.model.records import (
+    Job,
+    JobStateList,
+    Node,
+    NodeUpdate,
+    Reservation,
+    ReservationSpec,
+)
 from slurm_operator.slurm.rest.client import RestClient
 from tests.support.slurm.waiting import until
 
@@ -244,15 +251,67 @@ async def test_the_states_of_jobs_say_which_are_unfinished(box: SlurmBox, real: 
 
     held = await until(running, lambda found: single in found and array in found and len(found) >= 3)
     (task,) = held - {single, array}
-    assert await real.unfinished_jobs([single, pending, array, task, 2**31]) == {single, array, task}
-    assert await real.unfinished_jobs([task]) == {task}
+    found = await real.job_states([single, pending, array, task, 2**31])
+    assert found.unfinished == {single, array, task}
+    assert not found.ended
+    nodes = await real.nodes()
+    assert nodes is not None
+    assert found.cluster == nodes.cluster != ""
+    assert (await real.job_states([task])).unfinished == {task}
     await asyncio.to_thread(box.run, "scancel", str(pending), str(single), f"{array}_0")
-    left = await until(partial(real.unfinished_jobs, [single, array, task]), lambda found: len(found) == 1)
+    ended = await until(
+        partial(real.job_states, [single, array, task]), lambda found: len(found.unfinished) == 1
+    )
+    left = ended.unfinished
     assert left <= {array, task}
-    assert await real.unfinished_jobs([single]) == frozenset()
-    assert await real.unfinished_jobs([*left, *range(10**8, 10**8 + 1999)]) == left
+    assert ended.ended == {single, array, task} - left
+    # One that never ran has ended as well; one that does not exist is left out.
+    found = await real.job_states([single, pending, 2**31])
+    assert found.ended == {single, pending}
+    assert not found.unfinished
+    found = await real.job_states([*left, *range(10**8, 10**8 + 1999)])
+    assert found.unfinished == left
+    assert not found.ended
     await asyncio.to_thread(box.run, "scancel", str(array))
-    await until(partial(real.unfinished_jobs, [array, task]), lambda found: not found)
+    await until(partial(real.job_states, [array, task]), lambda found: found.ended == {array, task})
+
+
+async def test_a_job_that_waits_anew_has_not_ended(box: SlurmBox, real: RestClient) -> None:
+    """A requeued job holds no node, and is not said to have ended, until it has."""
+    job = await asyncio.to_thread(box.submit, seconds=300, nodes=["n0"], options=["--requeue"])
+    await until(partial(job_of, real, job), lambda one: one is not None and one.job_state == ("RUNNING",))
+    await asyncio.to_thread(box.run, "scontrol", "requeuehold", str(job))
+    seen = []
+
+    async def states() -> JobStateList:
+        seen.append(await real.job_states([job]))
+        return seen[-1]
+
+    await until(states, lambda found: not found.unfinished)
+    assert not any(found.ended for found in seen)
+    await asyncio.to_thread(box.run, "scancel", str(job))
+    await until(states, lambda found: found.ended == {job})
+
+
+async def test_the_parts_of_a_job_of_several_have_states_of_their_own(
+    box: SlurmBox, real: RestClient
+) -> None:
+    """Each part is asked about by its own number, and has ended when it has, not when the first part has."""
+    script = "#!/bin/sh\n#SBATCH --nodelist=n0\n#SBATCH hetjob\n#SBATCH --nodelist=n1\nexec sleep 300\n"
+    first = await asyncio.to_thread(box.submit, script)
+
+    async def running() -> set[int]:
+        jobs = await real.jobs()
+        assert jobs is not None
+        return {job.job_id for job in jobs.jobs if job.job_state == ("RUNNING",) and job.job_id >= first}
+
+    parts = await until(running, lambda found: len(found) == 2)
+    assert first in parts
+    (second,) = parts - {first}
+    assert (await real.job_states([second])).unfinished == {second}
+    assert (await real.job_states([first])).unfinished == {first}
+    await asyncio.to_thread(box.run, "scancel", str(first))
+    await until(partial(real.job_states, [*parts]), lambda found: found.ended == parts)
 
 
 async def test_pending_and_suspended_jobs(box: SlurmBox, real: RestClient) -> None:

@@ -7,7 +7,15 @@ from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from slurm_operator.slurm.model.records import Diag, JobList, NodeList, Ping, ReservationList
+from slurm_operator.slurm.model.records import (
+    Diag,
+    JobList,
+    JobState,
+    JobStateList,
+    NodeList,
+    Ping,
+    ReservationList,
+)
 from slurm_operator.slurm.watch.watcher import SlurmWatch, WatchTiming
 from tests.support.slurm.views import number
 
@@ -52,7 +60,9 @@ class Cluster:
         self.name = self.jobs_name = ""
         self.entries = {node.name: node for node in nodes}
         self.running: list[Job] = []
-        self.said_to_have_ended: set[int] = set()
+        self.states: dict[int, tuple[str, ...] | None] = {}
+        """What the states say of a job instead of what the list of jobs says; None leaves it out."""
+        self.states_name = ""
         self.booked: list[Reservation] = []
         self.controllers: tuple[Ping, ...] = (Ping(hostname="box", responding=True, primary=True),)
         self.clock_offset = 0
@@ -115,10 +125,19 @@ class Cluster:
         found = await self._answer("jobs", since)
         return JobList(jobs=shown, last_update=moment, cluster=self.jobs_name) if found else None
 
-    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
-        shown = {job.job_id for job in self.running if not job.finished} - self.said_to_have_ended
+    async def job_states(self, numbers: Collection[int]) -> JobStateList:
+        states = {job.job_id: job.job_state for job in self.running} | self.states
+        shown = [
+            JobState(job_id=str(number), state=states[number] or ())
+            for number in numbers
+            if states.get(number) is not None
+        ]
         await self._answer("job_states")
-        return frozenset(shown.intersection(numbers))
+        return JobStateList(
+            unfinished=frozenset(one.number for one in shown if one.number and not one.finished),
+            ended=frozenset(one.number for one in shown if one.number and one.ended),
+            cluster=self.states_name,
+        )
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
         moment, shown = self.clock, (*self.booked,)

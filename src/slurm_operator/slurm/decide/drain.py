@@ -13,7 +13,7 @@ from slurm_operator.slurm.model.answers import AnswerReason, DrainAnswer
 from slurm_operator.slurm.model.records import BASE_STATES, FREE_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from slurm_operator.slurm.model.jobs import UnfinishedJobs
     from slurm_operator.slurm.model.records import Node
@@ -59,13 +59,13 @@ def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, fl
     return times
 
 
-def drained_since(before: Mapping[str, float], nodes: Mapping[str, Node], names: Collection[str]) -> bool:
-    """Return whether all these nodes have drained without a break since `before`, what `drain_times` said.
+def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> dict[str, float]:
+    """Return which of the drains in `before`, what `drain_times` said, have lasted without a break.
 
     A node that was resumed and drained anew has another time, and may have got a job in between.
     """
-    times = drain_times(nodes, names)
-    return all(name in before and before[name] == times.get(name) for name in names)
+    times = drain_times(nodes, before)
+    return {name: since for name, since in before.items() if times.get(name) == since}
 
 
 def saves_power(node: Node) -> bool:

@@ -5,11 +5,11 @@ can. While nodes drain, the jobs that the last list of jobs has on them are aske
 a node have ended, the nodes are listed at once instead of after the interval. While none ends, that list
 would show nothing, so it is asked for less often.
 
-This is only ever about *when* to list. What has ended here still holds its node until the lists of nodes and
-of jobs say otherwise. A node on which the last list of jobs has no job that can be asked about, because that
-list is older than the job or cannot be read, or because there are too many, is `unseen`: it is polled as if
-there were no states to ask for. The same holds for all nodes after a failure, whatever it was: an older
-Slurm, a refusal, no answer.
+This is only ever about *when* to list. What has ended here still holds its node until a list of nodes shows
+that the node looks drained, and what is asked about its jobs after that agrees (`job_survey`). A node on
+which the last list of jobs has no job that can be asked about, because that list is older than the job or
+cannot be read, or because there are too many, is `unseen`: it is polled as if there were no states to ask
+for. The same holds for all nodes after a failure, whatever it was: an older Slurm, a refusal, no answer.
 
 Pure: the caller brings the time, and asks.
 """
@@ -56,7 +56,7 @@ class JobEnds:
         for name in draining:
             on_node = frozenset(jobs[name].jobs) if name in jobs else frozenset[int]()
             # The list of jobs is newer than that of the nodes: the end of its jobs shows there first.
-            self.freed |= name in before and not on_node
+            self.freed |= bool(before.get(name)) and not on_node
             known |= on_node & self._ended
             pending = on_node - self._ended
             if not pending or len(asked) + len(pending - asked) > MOST_ASKED:
@@ -66,9 +66,13 @@ class JobEnds:
             self._pending[name] = pending
         self._ended = frozenset(known)
 
+    def may_ask(self, now: float) -> bool:
+        """Return whether states can be had, as far as is known."""
+        return now >= self._not_before
+
     def seen(self, now: float) -> bool:
         """Return whether the end of work on each draining node would be seen without a list of nodes."""
-        return bool(self._pending) and not self._unseen and now >= self._not_before
+        return bool(self._pending) and not self._unseen and self.may_ask(now)
 
     def next_question(self, now: float) -> float | None:
         """Return when to ask for the states of `asked`; None if there is nothing to ask for."""

@@ -48,8 +48,6 @@ class WatchTiming:
     """After a failure to read these states, which an older Slurm does not have."""
     freed_cost: float = 0.25
     """Lists that took a second are followed by so many seconds without, when a node has become free."""
-    apart: float = 600.0
-    """After a reply for which there was no room, nodes and jobs are listed one after the other."""
     jobs: float = 30.0
     reservations: float = 30.0
     verdict: float = 5.0

@@ -25,7 +25,7 @@ from slurm_operator.slurm.model.reply_limits import MAX_EXPANDED, MAX_JOBS, MAX_
 from slurm_operator.slurm.model.steps import at_once
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 
     from slurm_operator.slurm.model.records import Job
 
@@ -116,6 +116,16 @@ class JobBook:
     def listed(self, jobs: Sequence[Job], sent: float) -> UnfinishedJobs:
         """Take in one whole list."""
         return at_once(self.listing(jobs, sent))
+
+    def ended(self, numbers: Collection[int], shown: UnfinishedJobs) -> UnfinishedJobs:
+        """Take in that jobs of the last list have ended since; return what of that list, `shown`, is left."""
+        gone = [self._held.pop(number) for number in numbers if number in self._held]
+        by_node = dict(shown.by_node)
+        for name in {name for job in gone for name in job.nodes}:
+            left = [number for number in by_node.pop(name).jobs if number in self._held]
+            if left:
+                by_node[name] = NodeJobs((*left,), max(self._held[number].end for number in left))
+        return replace(shown, by_node=MappingProxyType(by_node))
 
     def listing(self, jobs: Sequence[Job], sent: float) -> Generator[None, None, UnfinishedJobs]:
         """Take in one whole list as `listed` does, in slices of a few milliseconds."""

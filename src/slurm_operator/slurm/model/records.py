@@ -33,6 +33,8 @@ FINISHED_JOB_STATES: Final = frozenset(
         *("DEADLINE", "OUT_OF_MEMORY"),
     }
 )
+# A job in one of these, and in nothing else, has had its nodes and has left them.
+ENDED_JOB_STATES: Final = FINISHED_JOB_STATES - {"PENDING"}
 # Flags beside such a state that change nothing about it. COMPLETING, CONFIGURING, STAGE_OUT, SIGNALING and
 # whatever comes after them are not among these: with one of them a job still has, or already has, its nodes.
 IDLE_JOB_FLAGS: Final = frozenset(
@@ -42,7 +44,8 @@ IDLE_JOB_FLAGS: Final = frozenset(
     }
 )
 
-_JOB_NUMBER: Final = re.compile(r"[0-9]{1,18}(?![0-9])")
+# Its own number, then that of a task (`_0`, `_[1-3]`) or of a part (`+0`), or nothing.
+_JOB_NUMBER: Final = re.compile(r"([0-9]{1,18})(?:[_+].*)?", re.DOTALL)
 
 _Name = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -148,7 +151,7 @@ class Job(_Part, frozen=True):
 
 
 class JobState(_Part, frozen=True):
-    """The state of one job, as a hint when to list; nothing is decided from it."""
+    """The state of one job."""
 
     job_id: str
     """The number, with that of a task of an array (`6_0`) or of a part of a job of several (`4+0`)."""
@@ -157,13 +160,18 @@ class JobState(_Part, frozen=True):
     @property
     def number(self) -> int | None:
         """Return the number that the job has in the list of jobs; None if it cannot be read."""
-        found = _JOB_NUMBER.match(self.job_id)
-        return None if found is None else int(found[0])
+        found = _JOB_NUMBER.fullmatch(self.job_id)
+        return None if found is None else int(found[1])
 
     @property
     def finished(self) -> bool:
         """Return whether the job surely holds no node."""
         return _holds_no_node(self.state)
+
+    @property
+    def ended(self) -> bool:
+        """Return whether Slurm says that the job has ended, and nothing else: no flag, no requeue."""
+        return bool(self.state) and ENDED_JOB_STATES.issuperset(self.state)
 
 
 class JobDetail(_Part, frozen=True):
@@ -234,6 +242,16 @@ class JobList(_Part, frozen=True):
 
     jobs: tuple[Job, ...]
     last_update: int
+    cluster: str = ""
+
+
+class JobStateList(_Part, frozen=True):
+    """What Slurm said about the states of the jobs that it was asked about."""
+
+    unfinished: frozenset[int] = frozenset()
+    """Those that may still hold nodes."""
+    ended: frozenset[int] = frozenset()
+    """Those that are said to have ended; one that Slurm left out, or that waits anew, is in neither."""
     cluster: str = ""
 
 

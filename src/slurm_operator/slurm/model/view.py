@@ -69,6 +69,8 @@ class ClusterView:
     jobs_failure: SlurmError | None = None
     owed: frozenset[str] = frozenset()
     """Nodes that began to look drained by their own state after the last list of jobs was asked for."""
+    covered: frozenset[str] = frozenset()
+    """Nodes whose drain is older than the last list of jobs: that list has every job that can be on them."""
 
     reservations: Mapping[str, Reservation] = field(default_factory=dict)
     reservations_listed_at: float | None = None
@@ -218,7 +220,7 @@ class ClusterView:
             return no(reason, f"the Slurm jobs could never be listed{because}")
         if (age := now - self.jobs_listed_at) > self.jobs_stale_after:
             return no(reason, f"the job list of Slurm is {age:.0f} s old{because}")
-        if self.jobs_listed_at <= newer_than:
+        if self.jobs_listed_at <= newer_than and name not in self.covered:
             return no(AnswerReason.DRAIN_PENDING, f"waiting for a newer job list from Slurm{because}")
         if name in self.owed:
             return no(reason, f"waiting for a job list that is newer than the drain of {name}{because}")

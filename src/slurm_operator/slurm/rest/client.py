@@ -46,6 +46,7 @@ from slurm_operator.slurm.model.records import (
     Diag,
     JobDetail,
     JobList,
+    JobStateList,
     Node,
     NodeList,
     NodeUpdate,
@@ -186,21 +187,27 @@ class RestClient:
             jobs=reply.jobs, last_update=self._time("jobs", reply), cluster=reply.meta.slurm.cluster
         )
 
-    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
-        """Return which of these jobs may still hold nodes: a hint when to list, never to decide from."""
+    async def job_states(self, numbers: Collection[int]) -> JobStateList:
+        """Return which of these jobs may still hold nodes, and which are said to have ended."""
         if not numbers:
             raise ValueError("no job is asked about, and slurmrestd would report all")
         # A list with commas is refused, whatever the description of the API says.
         path = "jobs/state/?" + "&".join(f"job_id={number}" for number in numbers)
         call = SlurmCall("job_states", path, "read job states", limit=reply_limits.JOB_STATES.size)
-        found: set[int] = set()
+        reply = await self._ask(call, JobStates)
+        ended, others, unfinished = set[int](), set[int](), set[int]()
         # The number of an array brings all of its tasks, each with its own number.
-        for job in (await self._ask(call, JobStates)).jobs:
+        for job in reply.jobs:
             if job.number is None:
                 raise BadReply(f"{self._session.words(call.what)}: a job has no number: {job.job_id[:20]!r}")
+            (ended if job.ended else others).add(job.number)
             if not job.finished:
-                found.add(job.number)
-        return frozenset(found.intersection(numbers))
+                unfinished.add(job.number)
+        asked = frozenset(numbers)
+        # Of a number that comes twice, all entries must say so.
+        return JobStateList(
+            unfinished=asked & unfinished, ended=asked & (ended - others), cluster=reply.meta.slurm.cluster
+        )
 
     async def job_details(self) -> tuple[JobDetail, ...]:
         """Return all jobs with what is shown of them; for users, never to decide from."""

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from slurm_operator.slurm.model.records import Diag, JobList, NodeList, Ping, ReservationList
+    from slurm_operator.slurm.model.records import (
+        Diag,
+        JobList,
+        JobStateList,
+        NodeList,
+        Ping,
+        ReservationList,
+    )
 
 
 class PolledApi(Protocol):
@@ -27,8 +34,8 @@ class PolledApi(Protocol):
     async def jobs(self, since: int | None = None) -> JobList | None:
         """Return all jobs, or None if nothing has changed since."""
 
-    async def unfinished_jobs(self, numbers: Collection[int]) -> frozenset[int]:
-        """Return which of these jobs may still hold nodes."""
+    async def job_states(self, numbers: Collection[int]) -> JobStateList:
+        """Return which of these jobs may still hold nodes, and which are said to have ended."""
 
     async def reservations(self, since: int | None = None) -> ReservationList | None:
         """Return all reservations, or None if nothing has changed since."""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from slurm_operator.slurm.errors import BadReply, RestUnreachable, SlurmError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
+    from collections.abc import Awaitable
 
 T = TypeVar("T")
+
+
+def of_same_cluster(reported: str, nodes: str) -> None:
+    """Raise BadReply if an answer is of another cluster than the nodes."""
+    if reported and nodes and reported != nodes:
+        raise BadReply(f"the list is of the cluster {reported!r}, and that of the nodes of {nodes!r}")
 
 
 class Questions:
@@ -35,19 +40,6 @@ class Questions:
         except Exception as error:
             self._log.exception("a request to Slurm failed in an unexpected way")
             raise BadReply(f"unexpected {type(error).__name__} while asking Slurm") from error
-
-    @asynccontextmanager
-    async def beside(self, request: Coroutine[Any, Any, T]) -> AsyncIterator[asyncio.Task[T]]:
-        """Let a request run during the block; if that does not wait for it, it is given up."""
-        task = asyncio.create_task(request)
-        try:
-            yield task
-        finally:
-            task.cancel()
-            await asyncio.wait((task,))
-            if not task.cancelled():
-                # Else asyncio reports that its error was never retrieved.
-                task.exception()
 
     def note(self, part: str, error: SlurmError | None) -> None:
         """Log when a part of the view begins or ceases to fail."""

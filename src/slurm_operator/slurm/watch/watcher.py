@@ -292,7 +292,7 @@ class SlurmWatch:
             self._survey.owed = set()
         since, names = self._announced
         if woken is not None and view.listed_at is not None and since <= woken < view.listed_at:
-            late = frozenset() if _jobs_are_newer(view) else names & self._survey.settled
+            late = frozenset() if _jobs_are_newer(view) else (names & self._survey.settled) - view.covered
             self._survey.owed |= late
             self._announce(names - late, changes)
             self._announced = (since, frozenset())

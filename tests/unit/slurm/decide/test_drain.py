@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from slurm_operator.slurm.decide.drain import drain_times, drained_since
+from slurm_operator.slurm.decide.drain import drain_times, lasting_drains
 from tests.support.slurm.views import drained_node, node, number
 
 if TYPE_CHECKING:
@@ -31,16 +31,16 @@ def draining(*state: str, since: float = 5) -> Node:
 )
 def test_a_drain_without_a_moment_is_not_known(unknown: Node) -> None:
     assert drain_times({"a": unknown}, ["a", "gone"]) == {}
-    assert not drained_since(BEFORE, {"a": unknown}, ["a"])
+    assert lasting_drains(BEFORE, {"a": unknown}) == {}
 
 
 def test_the_same_drain_is_the_one_with_the_same_moment() -> None:
-    """One that was drained anew, or was not seen draining, does not count, and all of them have to."""
+    """One that was drained anew, or was not seen draining before, does not count."""
     same = drained_node("a", reason_changed_at=number(5))
     anew = drained_node("a", reason_changed_at=number(6))
     other = drained_node("b", reason_changed_at=number(5))
     assert drain_times({"a": draining("MIXED", "DRAIN")}, ["a"]) == BEFORE
-    assert drained_since(BEFORE, {"a": same}, ["a"])
-    assert not drained_since(BEFORE, {"a": anew}, ["a"])
-    assert not drained_since(BEFORE, {}, ["a"])
-    assert not drained_since(BEFORE, {"a": same, "b": other}, ["a", "b"])
+    assert lasting_drains(BEFORE, {"a": same}) == BEFORE
+    assert lasting_drains(BEFORE, {"a": anew}) == {}
+    assert lasting_drains(BEFORE, {}) == {}
+    assert lasting_drains(BEFORE, {"a": same, "b": other}) == BEFORE

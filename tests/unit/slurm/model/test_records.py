@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from slurm_operator.slurm.model.records import Diag, Job, Node, NodeUpdate, NoVal, ReservationSpec
+from slurm_operator.slurm.model.records import Diag, Job, JobState, Node, NodeUpdate, NoVal, ReservationSpec
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,28 @@ def test_a_job_that_ended_or_has_not_begun_holds_nothing(words: list[str]) -> No
 def test_a_job_that_may_still_run_is_not_finished(words: list[str]) -> None:
     """Running, suspended, completing, without a state or in an unknown one: the job holds its nodes."""
     assert not Job(job_id=1, job_state=tuple(words), nodes="n1").finished
+
+
+@pytest.mark.parametrize("word", ["COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED"])
+def test_a_job_has_ended_if_its_state_says_nothing_else(word: str) -> None:
+    """A job that waits anew has not, nor one with a flag, an unknown word, or no state."""
+    assert JobState(job_id="1", state=(word,)).ended
+    for words in ((word, "COMPLETING"), (word, "QUANTUM"), (word, "REQUEUED"), ("RUNNING", word)):
+        assert not JobState(job_id="1", state=words).ended
+    for other in ((), ("PENDING",), ("PENDING", "REQUEUED"), ("SUSPENDED",), ("",), (word.lower(),)):
+        assert not JobState(job_id="1", state=other).ended
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        *(("7", 7), ("7_0", 7), ("7_[1-3,5]", 7), ("7+1", 7), ("007", 7)),
+        *((text, None) for text in ("", "_7", "x7", "7x", "7 8", "-7", "7" * 19)),
+    ],
+)
+def test_the_number_of_a_job_is_read_as_a_whole_or_not_at_all(text: str, number: int | None) -> None:
+    """What follows it may only be the number of a task or of a part."""
+    assert JobState(job_id=text).number == number
 
 
 def test_numbers_may_be_unset_or_infinite() -> None:

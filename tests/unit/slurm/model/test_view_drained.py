@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -227,6 +228,31 @@ def test_a_vanished_job_holds_on() -> None:
         ({"n1"}, True),
         (set(), False),
     ]
+
+
+def test_a_job_that_has_ended_holds_its_nodes_no_more() -> None:
+    """The other jobs on them stay, with their ends, and a number that is not held changes nothing."""
+    book = JobBook()
+    shown = book.listed([job(7, "n[1-3]"), job(8, "n2", time_limit=number(30), end_time=number(0))], 0.0)
+    left = book.ended([7, 9], shown)
+    assert {name: on.jobs for name, on in left.by_node.items()} == {"n2": (8,)}
+    assert left.by_node["n2"].end == 11_800
+    assert shown.by_node.keys() == {"n1", "n2", "n3"}
+    assert left.counts == shown.counts
+    assert book.ended([8], left).by_node == {}
+    assert book.listed([], 1.0).by_node == {}
+    assert not book.doubtful
+
+
+def test_a_drain_that_is_covered_needs_no_newer_list_of_jobs() -> None:
+    """But the list of nodes must be newer, the list of jobs not too old, and no other list be waited for."""
+    seen = view(drained_node("n1"), jobs_listed_at=NOW - 20, covered=frozenset({"n1"}))
+    assert seen.drained("n1", NOW, newer_than=NOW - 10).drained
+    assert not seen.drained("n1", NOW, newer_than=NOW - 0.5).drained
+    assert not replace(seen, owed=frozenset({"n1"})).drained("n1", NOW, newer_than=NOW - 10).drained
+    assert not replace(seen, jobs_listed_at=NOW - 121).drained("n1", NOW, newer_than=NOW - 130).drained
+    assert not replace(seen, jobs=jobs(job(7, "n1"))).drained("n1", NOW, newer_than=NOW - 10).drained
+    assert not replace(seen, covered=frozenset({"n2"})).drained("n1", NOW, newer_than=NOW - 10).drained
 
 
 def test_a_job_number_that_comes_twice() -> None:
