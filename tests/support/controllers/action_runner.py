@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import DeletePod
+from slurm_operator.controllers.nodeset.decide.deletion import FRESH_SECONDS, LASTS_SECONDS
 from slurm_operator.controllers.nodeset.decide.observation import EVERYWHERE, ControllerState
 from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
 from slurm_operator.controllers.nodeset.run.background import BackgroundTasks, SlurmQuestions, TaskKind
@@ -154,4 +155,5 @@ async def _unreadable(_nodeset: NodeSet) -> NodeSet:
 
 async def old_view(connection: Connection) -> None:
     """Wait until the view is too old for a deletion."""
-    await eventually(lambda: connection.view.age(asyncio.get_running_loop().time()) > 1.0, "a second")
+    seconds = FRESH_SECONDS + LASTS_SECONDS
+    await eventually(lambda: connection.view.age(asyncio.get_running_loop().time()) > seconds, "some seconds")

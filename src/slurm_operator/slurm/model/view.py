@@ -53,6 +53,8 @@ class ClusterView:
     listed_at: float | None = None
     confirmed: float | None = None
     """When Slurm last had nothing newer to say than this list; None: when the list itself was asked for."""
+    answered_at: float | None = None
+    """When the round that asked for this list was over, and with it came the jobs if they were needed."""
     cluster: str = ""
     """The ClusterName that came with the list of nodes; empty if none did."""
     complete: bool = False

@@ -122,6 +122,7 @@ class Survey:
             # First, for slurmrestd can answer this without slurmctld: a failed list may open the circuit.
             await self._ask_pings(timing.call)
         now = asyncio.get_running_loop().time()
+        before = self.view.listed_at
         if not await self._ask_nodes(now, whole=woken or awaited or self._woken or freed):
             return False
         self._woken = woken
@@ -148,6 +149,8 @@ class Survey:
             await self._ask_reservations()
         if self._pings.due(timing.ping, now):
             await self._ask_pings(self._aside)
+        if self.view.listed_at != before:
+            self.view = replace(self.view, answered_at=asyncio.get_running_loop().time())
         return True
 
     def states_due(self) -> float | None:
@@ -256,6 +259,7 @@ class Survey:
             self.view,
             nodes=snapshot.nodes,
             listed_at=snapshot.listed_at,
+            answered_at=self.view.answered_at if snapshot.listed_at == self.view.listed_at else None,
             confirmed=snapshot.confirmed,
             complete=snapshot.complete,
             suspicion=snapshot.suspicion,

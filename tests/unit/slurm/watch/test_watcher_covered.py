@@ -317,3 +317,28 @@ async def test_half_a_list_of_nodes_frees_no_node() -> None:
         assert not is_drained(watched.watch, "n1")
         cluster.failures.clear()
         assert await lists_until_drained(cluster, watched) == 1
+
+
+@virtual_time
+async def test_a_view_says_when_its_lists_had_arrived() -> None:
+    """Until the round is over it says nothing, and an answer of "unchanged" changes nothing."""
+    cluster = Draining()
+    cluster.seconds |= {"nodes": 2.0, "jobs": 3.0}
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        lists, jobs = cluster.count("nodes"), cluster.count("jobs")
+        cluster.states[1] = None
+        cluster.end()
+        await watched.until(lambda: cluster.count("nodes") > lists)
+        before = watched.watch.view.answered_at
+        await watched.until(lambda: cluster.count("jobs") > jobs)
+        assert before is not None
+        assert watched.watch.view.answered_at is None
+        await watched.until(lambda: watched.watch.view.answered_at is not None)
+        view = watched.watch.view
+        assert view.answered_at == pytest.approx((view.listed_at or 0.0) + 5.0, abs=0.1)
+        asked = cluster.count("nodes")
+        await watched.until(lambda: watched.watch.view.confirmed != view.confirmed)
+        assert cluster.count("nodes") == asked + 1
+        assert watched.watch.view.listed_at == view.listed_at
+        assert watched.watch.view.answered_at == view.answered_at

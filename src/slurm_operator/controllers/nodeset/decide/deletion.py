@@ -36,10 +36,16 @@ by name as well, while the node ran a job that slurmctld had never reported.
 How recent Slurm's data must be for an irreversible action, and how long they stay valid. Pure.
 
 Where a deletion depends on Slurm's data, the list of nodes must have been requested within the last second,
-and stays valid for two seconds more. A list of thousands of nodes takes longer than that to arrive; so one
-that was requested on purpose is valid as well, for two seconds from its arrival. No longer: thousands of
-deletions take longer than it takes a user to give a node work again. Where a list is not enough, Slurm must
-have been queried for the node by its name as well, together with a list; that is valid for two seconds, too.
+and stays valid for two seconds more. A list of thousands of nodes takes longer than that to arrive; so a list
+is valid as well for two seconds from its arrival, if it took 15 seconds at most, together with what the same
+round of the watch asked for after it. No longer: thousands of deletions take longer than it takes a user to
+give a node work again. What is not valid any more is requested again on purpose, and such a list has no
+longer to arrive than any other: whether one was requested by the clock, after the end of a job or for a
+deletion changes nothing about what it shows, nor about how old that is. All is decided again on it right
+before the deletion, and of a node that was written to only a list requested after that counts.
+
+Where a list is not enough, Slurm must have been queried for the node by its name as well, together with a
+list; that is valid for two seconds, too.
 """
 
 from __future__ import annotations
@@ -246,6 +252,9 @@ def _long_gone(worker: Worker, slurm: SlurmState, wall: datetime) -> Defer | Non
 # arrive, so another one would hardly be younger when it is used.
 FRESH_SECONDS: Final = 1.0
 LASTS_SECONDS: Final = 2.0
+# A list takes well under a second, with thousands of nodes some seconds; the breaker of a connection in
+# trouble lets one through every few.
+LONGEST_SECONDS: Final = 15.0
 # From a write to the list that shows it: a few hundred milliseconds, or seconds with thousands of nodes.
 SETTLES_SECONDS: Final = 5.0
 # The part of the time that is left of which one can be sure.
@@ -254,10 +263,9 @@ _SURELY: Final = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """Slurm was asked again on purpose: from when to when, and after what moment for its list of nodes."""
+    """Slurm was asked again on purpose: from when to when."""
 
     began: float
-    listed: float
     ended: float
 
 
@@ -270,22 +278,22 @@ class Weighed:
     until: float = 0.0
 
 
-def counts_until(seen: Observation, confirmed: Confirmed | None) -> float | None:
+def counts_until(seen: Observation) -> float | None:
     """Return until when the list of nodes at hand is ground enough; None if it is not."""
-    listed_at = None if seen.view is None else seen.view.listed_at
-    if listed_at is None:
+    if seen.view is None or seen.view.listed_at is None:
         return None
+    listed_at, answered_at = seen.view.listed_at, seen.view.answered_at
+    until = -math.inf
     if listed_at > seen.now - FRESH_SECONDS:
-        return listed_at + FRESH_SECONDS + LASTS_SECONDS
-    if confirmed is None or listed_at <= confirmed.listed:
-        return None
-    until = confirmed.ended + LASTS_SECONDS
+        until = listed_at + FRESH_SECONDS + LASTS_SECONDS
+    if answered_at is not None and answered_at - listed_at <= LONGEST_SECONDS:
+        until = max(until, answered_at + LASTS_SECONDS)
     return until if seen.now < until else None
 
 
 def weigh(seen: Observation, confirmed: Confirmed | None, removals: Iterable[Removal]) -> Weighed:
     """Tell for which deletions and releases the evidence is new enough."""
-    until = counts_until(seen, confirmed)
+    until = counts_until(seen)
     if until is None:
         return Weighed(open=tuple(removals))
     everything = tuple(removals)

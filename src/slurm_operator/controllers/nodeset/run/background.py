@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 
 import structlog
 
-from slurm_operator.controllers.nodeset.decide.deletion import FRESH_SECONDS, Confirmed
+from slurm_operator.controllers.nodeset.decide.deletion import FRESH_SECONDS, LONGEST_SECONDS, Confirmed
 from slurm_operator.controllers.nodeset.decide.observation import NodeAnswer
 from slurm_operator.kube.process.threads import run_in_thread
 from slurm_operator.slurm.errors import NotInSlurm, SlurmError
@@ -244,8 +244,6 @@ class Refusals(Generic[H]):
         self.retry_at = now + min(self.longest, self.first * 2 ** min(self._row - 1, 10))
 
 
-# A list takes well under a second; the breaker of a connection in trouble lets one through every few.
-_VIEW_SECONDS: Final = 15.0
 # After something stayed without an answer.
 _PAUSE_SECONDS: Final = 2.0
 
@@ -312,12 +310,12 @@ async def _ask(
         await each(names, lambda name: _ask_for(connection, evidence, name))
         # The list comes last, for it says more: what is on a node.
         after = max(after, _now() - FRESH_SECONDS)
-        await connection.watch.refreshed(after, _now() + _VIEW_SECONDS)
+        await connection.watch.refreshed(after, _now() + LONGEST_SECONDS)
     except SlurmError:
         # The view itself gives the cause to all readers as soon as it is stale.
         evidence.failed(_now(), closed=connection.watch.closed)
     else:
-        evidence.complete(Confirmed(began, after, _now()), names)
+        evidence.complete(Confirmed(began, _now()), names)
     return True
 
 

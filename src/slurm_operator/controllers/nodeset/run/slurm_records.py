@@ -146,7 +146,7 @@ class Records:
         records.pending_deletion = dict.fromkeys(wanted, seen.now) | records.pending_deletion
         listed_at = None if seen.view is None else seen.view.listed_at
         since = max(records.pending_deletion[name] for name in wanted)
-        until = counts_until(seen, work.state.evidence.confirmed)
+        until = counts_until(seen)
         if listed_at is None or listed_at <= since or until is None:
             self._asking.order(work, after=since)
         else:

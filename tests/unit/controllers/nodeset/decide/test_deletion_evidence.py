@@ -23,7 +23,7 @@ NAMED = DeletePod("gpu-1", "uid-1", "gpu-1", RemovalCause.DELETION, "absent", pr
 def test_an_answer_about_one_node_does_not_last_as_long_as_a_newer_list() -> None:
     """Newer lists let go what rests on lists; what rests on the answer too may go while the answer counts."""
     seen = observe(view=replace(view(), listed_at=NOW), asked={"gpu-1": NodeAnswer(NOW - 1.5, exists=False)})
-    confirmed = Confirmed(began=NOW - 2, listed=NOW - 2.5, ended=NOW - 1)
+    confirmed = Confirmed(began=NOW - 2, ended=NOW - 1)
     assert weigh(seen, confirmed, [LISTED]).until == NOW + FRESH_SECONDS + LASTS_SECONDS
     both = weigh(seen, confirmed, [LISTED, NAMED])
     assert both.ready == (LISTED, NAMED)

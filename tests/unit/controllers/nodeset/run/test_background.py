@@ -39,38 +39,46 @@ BY_LIST = DeletePod("gpu-0", "0", "gpu-0", RemovalCause.SCALE_IN, "drained")
 BY_NAME = DeletePod("gpu-1", "1", "gpu-1", RemovalCause.SCALE_IN, "gone", proof=Proof.NAME)
 
 
-def seen(listed_at: float | None, asked: float | None = None) -> Observation:
+def seen(
+    listed_at: float | None, asked: float | None = None, answered_at: float | None = None
+) -> Observation:
     """Return an observation of a list that was requested at a moment, with or without `gpu-1` by name."""
     answers = {} if asked is None else {"gpu-1": NodeAnswer(asked, exists=False)}
-    return dataclasses.replace(observe(), view=ClusterView(listed_at=listed_at), now=NOW, asked=answers)
+    view = ClusterView(listed_at=listed_at, answered_at=answered_at)
+    return dataclasses.replace(observe(), view=view, now=NOW, asked=answers)
 
 
 # --------------------------------------------------------------------------------------------------- evidence
 @pytest.mark.parametrize(
-    ("listed_at", "confirmed", "until"),
+    ("listed_at", "answered_at", "until"),
     [
         (None, None, None),
         (NOW - 0.4, None, NOW + 2.6),
+        (NOW - 0.4, NOW - 0.2, NOW + 2.6),
+        # The round that asked for it is not over.
         (NOW - 1.0, None, None),
         # It took two seconds to arrive, and has arrived just now.
-        (NOW - 2.1, Confirmed(NOW - 2.2, NOW - 2.2, NOW - 0.1), NOW + 1.9),
-        # It had been asked for before that.
-        (NOW - 3.0, Confirmed(NOW - 2.2, NOW - 2.2, NOW - 0.1), None),
-        # It arrived, but nobody came in time.
-        (NOW - 5.0, Confirmed(NOW - 5.1, NOW - 5.1, NOW - 2.0), None),
+        (NOW - 2.1, NOW - 0.1, NOW + 1.9),
+        (NOW - 15.1, NOW - 0.1, NOW + 1.9),
+        # It took too long.
+        (NOW - 15.2, NOW - 0.1, None),
+        # It arrived, but was not used in time.
+        (NOW - 2.5, NOW - 2.0, None),
+        (NOW - 5.0, NOW - 2.0, None),
     ],
 )
 def test_how_long_a_list_counts(
-    listed_at: float | None, confirmed: Confirmed | None, until: float | None
+    listed_at: float | None, answered_at: float | None, until: float | None
 ) -> None:
-    """A list counts for three seconds if it is used within one, or for two after it came as asked for."""
-    assert counts_until(seen(listed_at), confirmed) == (None if until is None else pytest.approx(until))
+    """A list counts for three seconds if it is used within one, or for two after it came."""
+    found = counts_until(seen(listed_at, answered_at=answered_at))
+    assert found == (None if until is None else pytest.approx(until))
 
 
 def test_a_list_without_a_view_counts_for_nothing() -> None:
     """Without a connection there is no evidence."""
     blind = dataclasses.replace(seen(NOW), view=None)
-    assert counts_until(blind, Confirmed(NOW - 1, NOW - 1, NOW)) is None
+    assert counts_until(blind) is None
     assert weigh(blind, None, [BY_LIST]).open == (BY_LIST,)
 
 
@@ -79,10 +87,10 @@ def test_a_list_without_a_view_counts_for_nothing() -> None:
     [
         (None, None, ()),
         (NOW - 0.3, None, ()),
-        (NOW - 0.3, Confirmed(NOW - 0.4, NOW - 0.4, NOW - 0.1), (BY_NAME,)),
+        (NOW - 0.3, Confirmed(NOW - 0.4, NOW - 0.1), (BY_NAME,)),
         # Answered, but to an earlier question.
-        (NOW - 0.5, Confirmed(NOW - 0.4, NOW - 0.4, NOW - 0.1), ()),
-        (NOW - 3.9, Confirmed(NOW - 4.0, NOW - 4.0, NOW - 2.0), ()),
+        (NOW - 0.5, Confirmed(NOW - 0.4, NOW - 0.1), ()),
+        (NOW - 3.9, Confirmed(NOW - 4.0, NOW - 2.0), ()),
     ],
 )
 def test_where_a_list_is_not_enough(
