@@ -76,7 +76,7 @@ class Survey:
         self._reservations_changed = False
         # The last round was woken.
         self._woken = False
-        # How long the lists of the last round took.
+        # How long the last list of nodes took, with the list of jobs that was needed for it.
         self._lists_took = 0.0
         # The last ClusterName that came with a list of nodes.
         self._cluster = ""
@@ -139,10 +139,10 @@ class Survey:
         needed = waits or began
         wanted = 0.0 if needed else self._jobs.interval(self.settled, woken=woken)
         self._lists_took = self._nodes.took
-        # The end of a job that was seen is worth another list.
+        # The end of a job that was seen is worth another list, but not after a failure.
         if poll.due(wanted, now, hurry=needed) or (waits and freed and self._jobs.failure is None):
             came = await self._jobs.ask(self.view, whole=needed)
-            self._lists_took += poll.took
+            self._lists_took += 0.0 if began else poll.took
             self._show_jobs(frozenset() if came else self.view.owed)
         self._jobs.ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
