@@ -107,8 +107,8 @@ class JobSurvey:
         else:
             listing = self._book.listing(found.jobs, sent)
             self.jobs = await in_slices(listing, namespace=self._rest.namespace)
-            went_back = self.poll.listed(found.last_update, sent, answered)
-            self._cover(view.nodes, 0 if went_back else found.last_update)
+            self.poll.listed(found.last_update, sent, answered)
+            self._cover(view.nodes, found.last_update)
         self.listed_at, self.failure = sent, None
         return True
 
