@@ -134,7 +134,7 @@ class JobSurvey:
         by_node, now = self.jobs.by_node, asyncio.get_running_loop().time()
         on_nodes = (by_node[name].jobs for name in self.covered.intersection(names) if name in by_node)
         numbers = sorted({number for jobs in on_nodes for number in jobs})[:MOST_ASKED]
-        if not numbers or self._book.doubtful or not self.ends.may_ask(now):
+        if not numbers or not self.ends.may_ask(now):
             return
         found = await self._states(numbers, cluster, now)
         if found is not None and found.ended:

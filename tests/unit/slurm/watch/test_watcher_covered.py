@@ -160,6 +160,43 @@ def test_in_doubt_the_jobs_are_listed_again(change: Callable[[Draining], None]) 
     run()
 
 
+@pytest.mark.parametrize("other", [None, ("PENDING", "REQUEUED"), ("COMPLETED", "QUANTUM")])
+def test_of_half_an_answer_only_that_half_counts(other: tuple[str, ...] | None) -> None:
+    """One of two nodes is drained by the states of its jobs, and the other waits for a list of jobs."""
+
+    @virtual_time
+    async def run() -> None:
+        cluster = Draining()
+        cluster.seconds["jobs"] = 3.0
+        async with watching(cluster, TIMING) as watched:
+            await covered(cluster, watched)
+            cluster.end()
+            cluster.put(drained("n2"))
+            cluster.states[2] = other
+            jobs = cluster.count("jobs")
+            await watched.until(lambda: cluster.count("jobs") > jobs)
+            assert is_drained(watched.watch, "n1")
+            assert not is_drained(watched.watch, "n2")
+            await asyncio.sleep(20.0)
+            assert not is_drained(watched.watch, "n2"), "the list of jobs has it as running"
+
+    run()
+
+
+@virtual_time
+async def test_a_job_whose_end_slurm_does_not_report_is_looked_for_at_once() -> None:
+    """However long the list of jobs takes, it comes with the list of nodes, and is read to its end."""
+    cluster = Draining()
+    cluster.seconds["jobs"] = 3.0
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        begun = now()
+        cluster.end()
+        cluster.states[1] = None
+        assert await lists_until_drained(cluster, watched) == 1
+        assert now() - begun <= 1.0 + 0.3 + 3.0 + 0.5
+
+
 @pytest.mark.parametrize(
     "change", [_drained_anew_with_a_job, _clock_went_back, _another_slurmctld, _suspicious]
 )
