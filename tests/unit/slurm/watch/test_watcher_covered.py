@@ -184,6 +184,43 @@ def test_of_half_an_answer_only_that_half_counts(other: tuple[str, ...] | None) 
 
 
 @virtual_time
+async def test_a_new_drain_is_covered_by_a_whole_list() -> None:
+    """That no job has changed since the last list says nothing about what had changed before that."""
+    cluster = Draining()
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        cluster.put(draining("n4"))
+        watched.watch.wake()
+        await asyncio.sleep(2.0)
+        assert "n4" in watched.watch.view.covered
+        assert [asked.since for asked in cluster.asked if asked.what == "jobs"][-1] is None
+
+
+@virtual_time
+async def test_a_covered_drain_counts_with_the_next_list_of_nodes() -> None:
+    """If the first one was too old for the writer, no other list of jobs is waited for."""
+    cluster = Draining()
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        lists, jobs = cluster.count("nodes"), cluster.count("jobs")
+        cluster.put(drained("n5"))
+        await watched.until(lambda: cluster.count("nodes") > lists)
+        written = now()
+        watched.watch.wake()
+        heard: list[float] = []
+        watched.watch.subscribe(
+            lambda update: heard.extend(
+                now()
+                for change in update.changes
+                if change.name == "n5" and update.view.drained("n5", now(), written).drained
+            )
+        )
+        await watched.until(lambda: bool(heard))
+        assert heard[0] - written <= 1.5
+        assert cluster.count("jobs") == jobs + 1
+
+
+@virtual_time
 async def test_a_job_whose_end_slurm_does_not_report_is_looked_for_at_once() -> None:
     """However long the list of jobs takes, it comes with the list of nodes, and is read to its end."""
     cluster = Draining()
@@ -209,7 +246,7 @@ def test_a_doubt_from_before_the_end_remains(change: Callable[[Draining], None])
         async with watching(cluster, TIMING) as watched:
             await covered(cluster, watched)
             change(cluster)
-            cluster.failures["jobs"] = errors.RestUnreachable("cut off")
+            cluster.seconds["jobs"] = 20.0
             watched.watch.wake()
             await asyncio.sleep(5.0)
             assert "n1" not in watched.watch.view.covered
@@ -376,6 +413,7 @@ async def test_a_view_says_when_its_lists_had_arrived() -> None:
         assert view.answered_at == pytest.approx((view.listed_at or 0.0) + 5.0, abs=0.1)
         asked = cluster.count("nodes")
         await watched.until(lambda: watched.watch.view.confirmed != view.confirmed)
+        await asyncio.sleep(0.5)
         assert cluster.count("nodes") == asked + 1
         assert watched.watch.view.listed_at == view.listed_at
         assert watched.watch.view.answered_at == view.answered_at
