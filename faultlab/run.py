@@ -364,14 +364,12 @@ class Run:
 
 
 def accepted_counts(writes: list[Write]) -> Counter[str]:
-    """Count the creations and deletions of Kubernetes objects that the server accepted, by signature."""
+    """Count the creations and deletions that were accepted, of objects and of Slurm's nodes, by signature."""
     return Counter(
-        write.signature
+        signature
         for write in writes
-        if write.counted
-        and write.accepted
-        and write.server == KUBERNETES
-        and write.method in ("POST", "DELETE")
+        if write.counted and write.accepted
+        for signature in write.made_or_deleted
     )
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
+
 from bench.nodeset.slurmctld import Slurmctld
 from bench.nodeset.standin import StandIn, serving
 
@@ -54,7 +56,7 @@ class Cluster(Slurmctld):
         """Change nodes as the operator asks for."""
         words = [*hostlist]
         if _DEADLY & {*body.get("state", ())}:
-            for name in words:
+            for name in NodeSet(",".join(words)):
                 self._lose(name, f"its node was set {','.join(body['state'])}")
         return super().update(words, body)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
+from ClusterShell.NodeSet import NodeSet  # type: ignore[import-untyped]
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -22,6 +24,7 @@ KUBERNETES: Final = "kubernetes"
 SLURM: Final = "slurm"
 WRITES: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _REVIEWS: Final = re.compile(r"(reviews|tokenrequests)$")
+_NODE_NAME: Final = re.compile(r"NodeName=(\S+)")
 _UNNUMBERED: Final = frozenset({"events", "leases"})
 # A number, or the numbers of a Slurm hostlist: how many nodes one request is about is a matter of moments.
 _NUMBER: Final = re.compile(r"\[[\d,-]+\]|\d+")
@@ -89,6 +92,17 @@ class Write:
     def follows_placement(self) -> bool:
         """Whether it writes only a Slurm comment: it names the Kubernetes node that the scheduler chose."""
         return self.server == SLURM and self.name.endswith(" comment")
+
+    @property
+    def made_or_deleted(self) -> list[str]:
+        """What it creates or deletes, by signature; of Slurm the records of nodes, each by itself."""
+        if self.method not in ("POST", "DELETE"):
+            return []
+        if self.server == KUBERNETES:
+            return [self.signature]
+        if self.kind == "slurm:new/node" and (named := _NODE_NAME.match(self.name)):
+            return [f"POST slurm:node {name}" for name in NodeSet(named[1])]
+        return [self.signature] if self.method == "DELETE" and self.kind == "slurm:node" else []
 
     @property
     def accepted(self) -> bool:

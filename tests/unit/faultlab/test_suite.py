@@ -131,3 +131,19 @@ def test_the_table_counts_the_verdicts() -> None:
     ]
     row = table([Section("s", "crash", REFERENCE, 3, outcomes)]).splitlines()[1].split()
     assert row == ["s", "crash", "5", "3", "1", "1", "1", "2.0", "0.0"]
+
+
+def test_records_of_slurm_nodes_are_counted_by_node() -> None:
+    """However the requests are divided: created once in one request for two nodes, or in one for each."""
+    together = [write("POST slurm:new/node NodeName=compute-[0-1] CPUs=4 State=CLOUD")]
+    apart = [write(f"POST slurm:new/node NodeName=compute-{number} CPUs=4") for number in (0, 1)]
+    assert accepted_counts(together) == accepted_counts(apart)
+    assert accepted_counts(apart) == {"POST slurm:node compute-0": 1, "POST slurm:node compute-1": 1}
+    deleted = accepted_counts(
+        [write("DELETE slurm:node compute-0"), write("POST slurm:nodes compute-1 DRAIN")]
+    )
+    assert deleted == {"DELETE slurm:node compute-0": 1}
+    reference = replace(REFERENCE, accepted={"POST slurm:node compute-0": (1, 1)})
+    assert unexpected(reference, [apart[0], apart[0]], hit=True)[-1:] == [
+        "POST slurm:node compute-0 was accepted 2 times, in the reference 1"
+    ]
