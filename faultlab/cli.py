@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -65,6 +65,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--suite", default=["crash"], type=_suites, help=suites)
     run.add_argument("--fault", action="append", default=[], help="this fault only, as the report prints it")
     ways = "of the crashes, separated by commas; turns: each write in one way, and the ways take turns"
+    reports = "one file for each scenario and suite; those of the same --version are not run again"
+    run.add_argument("--reports", type=Path, metavar="FOLDER", help=reports)
+    run.add_argument("--version", default="", help="of the operator and the lab; empty: of none before")
     run.add_argument("--ways", default=",".join(faults.KILLS), help=ways)
     run.add_argument("--sample", type=int, default=2, help="writes of each kind that are crashed at; 0: all")
     run.add_argument(
@@ -107,9 +110,11 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
     single = [faults.parse(text) for text in options.fault]
     began = time.time()
     arguments = _arguments(options)
+    names = ("version", "operator", "fault", "ways", "sample", "part", "patience")
+    kept = report.Folder(options.reports, {name: getattr(options, name) for name in names})
     async with _bench(options, folder) as bench:
 
-        async def under(name: str, chosen: Scenario, found: Reference) -> report.Section:
+        async def under(name: str, chosen: Scenario, found: Reference) -> dict[str, Any]:
             planned = single or suite.plan(name, found, options.sample, options.ways.split(","))
             runs = _part(planned, options.part)
             writes, seconds = len(found.writes), found.seconds
@@ -119,15 +124,22 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
             outcomes = await suite.run_all(
                 bench, chosen, runs, found, lambda outcome: _tell(outcome, arguments)
             )
-            return report.Section(chosen.name, name, found, len(planned), outcomes)
+            section = report.to_json(report.Section(chosen.name, name, found, outcomes), arguments)
+            kept.save(section)
+            return section
 
-        async def one(chosen: Scenario) -> list[report.Section] | str:
+        async def one(chosen: Scenario) -> list[dict[str, Any]] | str:
+            old = {name: kept.find(chosen.name, name) for name in options.suite}
+            sections = [section for section in old.values() if section is not None]
+            missing = [name for name, section in old.items() if section is None]
+            if not missing:
+                return sections
             try:
                 found, _ = await suite.reference(bench, chosen)
             except FaultlabError as error:
                 print(f"failed      {error}", flush=True)
                 return str(error)
-            return await asyncio.gather(*(under(name, chosen, found) for name in options.suite))
+            return sections + await asyncio.gather(*(under(name, chosen, found) for name in missing))
 
         results = await asyncio.gather(*(one(chosen) for chosen in scenarios))
         sections = [section for result in results if not isinstance(result, str) for section in result]
@@ -136,8 +148,8 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
             broken.append(f"the lab's kubelets failed: {bench.kubelets.failures[:3]}")
         version = bench.lab.box.version
     print(report.table(sections))
-    runs = sum(len(section.outcomes) for section in sections)
-    print(f"{runs} runs, took {time.time() - began:.0f} s")
+    runs = [run for section in sections for run in section["runs"]]
+    print(f"{len(runs)} runs, took {time.time() - began:.0f} s")
     if options.json is not None:
         about = {
             "suite": options.suite,
@@ -148,11 +160,10 @@ async def _run(options: argparse.Namespace, folder: Path) -> int:
             "patience": options.patience,
             "broken": broken,
         }
-        report.save(options.json, report.to_json(sections, about, arguments))
+        report.save(options.json, {**about, "scenarios": sections})
     for text in broken:
         print(f"faultlab: {text}", file=sys.stderr)
-    failed = any(outcome.problems for section in sections for outcome in section.outcomes)
-    return 2 if broken else int(failed)
+    return 2 if broken else int(any(run["verdict"] == "failed" for run in runs))
 
 
 @asynccontextmanager

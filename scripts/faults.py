@@ -3,7 +3,8 @@
 python scripts/faults.py                     every scenario, crashed at every kind of write
 python scripts/faults.py all --suite stale   another suite; see `python -m faultlab run --help`
 python scripts/faults.py properties          every property of every CRD, changed and changed back
-python scripts/faults.py full FOLDER         all suites and the properties, with reports in a folder
+python scripts/faults.py full FOLDER         all suites and the properties, with reports in a folder; if it is
+                                             interrupted, the same command continues it
 python scripts/faults.py --ci                the fixed sample that CI runs
 """
 
@@ -95,13 +96,22 @@ def main() -> int:
 
 
 def full(folder: Path, words: list[str]) -> int:
-    """Run every suite, and return the worst result."""
-    worst = lab(["properties", "--json", str(folder / "properties.json")])
+    """Run every suite, and return the worst result; one that was interrupted at this commit is continued."""
     suites = ["--suite", "crash,stale,withheld,errors", "--json", str(folder / "faults.json")]
+    reports = ["--reports", str(folder), "--version", commit()]
     # One write of each kind, in all three ways: that is what fits into three hours on two cores.
-    worst = max(worst, lab(["all", "--sample", "1", *words, *suites]))
+    worst = lab(["all", "--sample", "1", *words, *suites, *reports])
+    worst = max(worst, lab(["properties", "--json", str(folder / "properties.json")]))
     print(f"the reports are in {folder}")
     return worst
+
+
+def commit() -> str:
+    """Return the commit of this tree; empty if something in it has changed since."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--exclude=*", "--abbrev=40"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    found = done.stdout.strip()
+    return "" if done.returncode or found.endswith("-dirty") else found
 
 
 def lab(words: list[str]) -> int:

@@ -41,19 +41,25 @@ def written(folder: Path) -> Path:
 
 
 def test_a_wrong_operator_is_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The crash that leaves a second object behind fails, and the command that repeats it is printed."""
+    """The crash that leaves a second object behind fails, and the command that repeats it is printed.
+
+    The same command once more has that result without another run.
+    """
     fault = "do=kill-accepted write='POST secrets made-… #1'"
     path, report = written(tmp_path), tmp_path / "report.json"
     command = f"{sys.executable} {TOY} careless"
     # The run that fails lasts as long as it may.
     words = ["run", str(path), "--operator", command, "--ways", "kill-accepted", "--json", str(report)]
-    words += ["--patience", "0.3"]
+    words += ["--patience", "0.3", "--reports", str(tmp_path / "kept"), "--version", "1"]
     assert main(words) == 1
     (section,) = json.loads(report.read_text())["scenarios"]
     failed = {one["fault"]: one for one in section["runs"] if one["verdict"] == "failed"}
     assert [*failed] == [fault]
     assert "Secret/made-… (2)" in failed[fault]["problems"][0]
     assert failed[fault]["repeat"] in capsys.readouterr().out
+    assert main(words) == 1
+    assert json.loads(report.read_text())["scenarios"] == [section]
+    assert "==>" not in capsys.readouterr().out
 
 
 async def test_a_right_operator_passes_every_crash(tmp_path: Path) -> None:

@@ -2,13 +2,17 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from faultlab import faults
 from faultlab.faults import parse
-from faultlab.report import Repetition, Section, repeat_command, table
+from faultlab.report import Folder, Repetition, Section, repeat_command, table, to_json
 from faultlab.run import Outcome, Reference, accepted_counts, unexpected, wrong_in_the_present
 from faultlab.suite import plan
 from faultlab.writes import Write
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def write(signature: str, number: int = 1, *, status: int = 200, changed: bool = True) -> Write:
@@ -129,8 +133,25 @@ def test_the_table_counts_the_verdicts() -> None:
         Outcome("s", "s", None, ["wrong"]),
         Outcome("s", "s", None, reached=False),
     ]
-    row = table([Section("s", "crash", REFERENCE, 3, outcomes)]).splitlines()[1].split()
+    row = table([to_json(Section("s", "crash", REFERENCE, outcomes), Repetition(""))]).splitlines()[1].split()
     assert row == ["s", "crash", "5", "3", "1", "1", "1", "2.0", "0.0"]
+
+
+def test_a_section_is_kept_for_the_same_run_only(tmp_path: Path) -> None:
+    """Not for another version or another sample, and never without a version."""
+    section = to_json(Section("s", "crash", REFERENCE, [Outcome("s", "s", None)]), Repetition(""))
+    same = {"version": "abc", "sample": 1}
+    Folder(tmp_path, same).save(section)
+    assert Folder(tmp_path, {**same}).find("s", "crash") == section
+    assert Folder(tmp_path, same).find("s", "stale") is None
+    for other in ({**same, "version": "abd"}, {**same, "sample": 2}):
+        assert Folder(tmp_path, other).find("s", "crash") is None
+    Folder(tmp_path, {**same, "version": ""}).save(section)
+    assert Folder(tmp_path, {**same, "version": ""}).find("s", "crash") is None
+    Folder(None, same).save(section)
+    assert Folder(None, same).find("s", "crash") is None
+    (tmp_path / "s-stale.json").write_text('{"half": ')
+    assert Folder(tmp_path, same).find("s", "stale") is None
 
 
 def test_records_of_slurm_nodes_are_counted_by_node() -> None:
