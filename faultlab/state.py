@@ -1,13 +1,15 @@
 """What is compared at the end of a run.
 
 Removed from the objects: what kube-apiserver counts and dates (resourceVersion, managedFields, generation,
-times), what names this run (its namespace, UIDs, generated names), what is secret (the data of Secrets; their
-keys stay), and where the scheduler put a pod. A status that is behind its object's generation says so.
+times), what names this run (its namespace, UIDs, generated names), what is secret (of each value of a Secret
+a hash stays), and where the scheduler put a pod. A status that is behind its object's generation says so.
 Whatever still differs between two runs without any fault is no state either: `unstable` finds it.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +31,8 @@ _METADATA: Final = frozenset(
 _POD_SPEC: Final = frozenset({"nodeName"})
 _POD_STATUS: Final = frozenset({"hostIP", "hostIPs", "podIP", "podIPs", "observedGeneration"})
 _SERVICE: Final = frozenset({"clusterIP", "clusterIPs", "nodePort", "healthCheckNodePort"})
+# A JSON Web Token has the time in it, and so is never the same twice.
+_TOKEN: Final = b"eyJ"
 _MISSING: Final = "(missing)"
 # What counts changes, and what tells of the last one: they differ where something was done and undone.
 _HISTORY: Final = re.compile(
@@ -48,7 +52,7 @@ def normalise(objects: Iterable[Json], namespace: str, ignored: Iterable[str] = 
         title = _title(item)
         seen[title] += 1
         key = title if seen[title] == 1 else f"{title} ({seen[title]})"
-        result[key] = _replace(_object(item), namespace, names)
+        result[key] = _replace(_object(item, namespace), namespace, names)
     for path in ignored:
         _drop(result, path)
     return result
@@ -71,7 +75,7 @@ def _title(item: Json) -> str:
     return f"{item['kind']}/{stable_name(item['metadata']['name'])}"
 
 
-def _object(item: Json) -> Json:
+def _object(item: Json, namespace: str) -> Json:
     meta = {key: value for key, value in item["metadata"].items() if key not in _METADATA}
     meta["name"] = stable_name(meta["name"])
     if "deletionTimestamp" in meta:
@@ -91,7 +95,9 @@ def _object(item: Json) -> Json:
             for port in body["spec"].get("ports", ())
         ]
     elif item["kind"] == "Secret":
-        body["data"] = dict.fromkeys(item.get("data") or (), "secret")
+        body["data"] = {
+            name: _fingerprint(data, namespace) for name, data in (item.get("data") or {}).items()
+        }
     if "conditions" in status:
         # A set with a key; in which order it is written depends on what happened first.
         status["conditions"] = {
@@ -101,6 +107,14 @@ def _object(item: Json) -> Json:
     if status:
         body["status"] = status
     return body
+
+
+def _fingerprint(data: str, namespace: str) -> str:
+    """Return what a value of a Secret is compared by, and from which it cannot be guessed."""
+    content = base64.b64decode(data)
+    if content.startswith(_TOKEN):
+        return "a token"
+    return hashlib.sha256(content.replace(namespace.encode(), b"NAMESPACE")).hexdigest()[:12]
 
 
 def _replace(value: Any, namespace: str, names: Mapping[str, str]) -> Any:

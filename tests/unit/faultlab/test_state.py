@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 from faultlab.state import compare, differences, normalise, normalise_slurm, unstable
@@ -55,10 +56,29 @@ def test_owners_are_compared_by_name() -> None:
     assert stranger != found
 
 
-def test_secrets_are_compared_by_their_keys() -> None:
-    """The data of a Secret never appears in a report."""
-    secret = {"kind": "Secret", "metadata": {"name": "s", "uid": "u"}, "data": {"slurm.key": "aGlkZGVu"}}
-    assert normalise([secret], "run-1")["Secret/s"]["data"] == {"slurm.key": "secret"}
+def secret(**data: str) -> dict[str, Any]:
+    """Return a Secret as kube-apiserver sends it."""
+    encoded = {name: base64.b64encode(value.encode()).decode() for name, value in data.items()}
+    return {"kind": "Secret", "metadata": {"name": "s", "uid": "u"}, "data": encoded}
+
+
+def test_secrets_are_compared_by_the_hash_of_each_value() -> None:
+    """The data of a Secret never appears in a report; the namespace in it is no difference."""
+    found = normalise([secret(conf="Host=db.run-1")], "run-1")
+    assert found == normalise([secret(conf="Host=db.run-2")], "run-2")
+    assert [*differences(found, normalise([secret(conf="Host=other.run-1")], "run-1"))] == [
+        "Secret/s.data.conf"
+    ]
+    assert [*differences(found, normalise([secret(conf="")], "run-1"))] == ["Secret/s.data.conf"]
+    assert "db" not in str(found)
+    assert "SG9zd" not in str(found)
+
+
+def test_tokens_are_not_compared() -> None:
+    """Each is another one; that there is one is compared."""
+    one, other = (normalise([secret(jwt=f"eyJhbGciOiJIUzI1NiJ9.{end}")], "run-1") for end in ("x", "y"))
+    assert one == other
+    assert one != normalise([secret(jwt="none")], "run-1")
 
 
 def test_two_objects_of_one_generated_name_are_two() -> None:
