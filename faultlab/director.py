@@ -174,9 +174,9 @@ class Director:
         return write
 
     def current(self, call: Call) -> Fault | None:
-        """Return the fault if it is on and is about this request."""
+        """Return the fault if it is on and is about this request, not about events or lists."""
         fault = self.fault
-        if fault is None or not self._active.is_set():
+        if fault is None or not self._active.is_set() or fault.do in (faults.WITHHOLD, faults.STALE):
             return None
         name = call.target.name
         return fault if fault.hits(call.server, call.method, call.target.resource, name) else None
@@ -191,14 +191,16 @@ class Director:
 
     def holds(self, target: Target, line: bytes) -> bool:
         """Record an event of a watch; return whether it is held back now."""
-        if self.counting and not _BOOKMARK.match(line):
+        bookmark = _BOOKMARK.match(line) is not None
+        if self.counting and not bookmark:
             self.heard.add(target.resource)
         fault = self.fault
         if fault is None or fault.do not in (faults.WITHHOLD, faults.STALE) or not self._active.is_set():
             return False
-        if fault.kind != target.resource:
-            return False
-        return not fault.name or _named(line) in ("", fault.name)
+        held = fault.kind == target.resource and (not fault.name or _named(line) in ("", fault.name))
+        # A bookmark is held back with the events, but is none.
+        self.hit |= held and not bookmark
+        return held
 
     def stale_version(self, call: Call) -> str:
         """Return the resourceVersion that a list is to show; empty for the present one."""
@@ -210,7 +212,6 @@ class Director:
             and call.is_list
             and call.target.resource == fault.kind
         )
-        self.hit = self.hit or shown
         return self.past if shown else ""
 
     @property

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from faultlab.faults import Fault
     from faultlab.writes import Write
 
+_OK: Final = 200
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host"}
 )
@@ -164,6 +165,8 @@ class Proxy:
                 content = await answer.read()
         except (aiohttp.ClientError, ConnectionError):
             return None
+        # What happened so long ago that it is not kept any more is refused: then nothing old was shown.
+        self._director.hit |= bool(version) and answer.status == _OK
         if write is not None:
             write.status = answer.status
             write.changed = write.accepted and (not before or before != _version(content))
@@ -216,7 +219,6 @@ class Proxy:
                 for line in lines:
                     async with lock:
                         if self._director.holds(call.target, line):
-                            self._director.hit = True
                             held.append(line + b"\n")
                         else:
                             if not self._director.fault_lasts:

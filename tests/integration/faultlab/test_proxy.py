@@ -31,6 +31,8 @@ class Upstream:
         self.requests: list[web.Request] = []
         self.events: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.slurm = 0
+        self.compacted = False
+        """Whether nothing of the past is kept any more."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.requests.append(request)
@@ -44,6 +46,8 @@ class Upstream:
         if request.path.startswith("/slurm"):
             self.slurm += 1
             return web.json_response({"answer": self.slurm})
+        if self.compacted and "resourceVersionMatch" in request.query:
+            return web.json_response({"kind": "Status", "code": 410}, status=410)
         return web.json_response({"items": []})
 
     @property
@@ -206,12 +210,17 @@ async def test_withheld_events_arrive_when_the_fault_ends() -> None:
                 line = await asyncio.wait_for(stream.content.readline(), 10)
                 return str(json.loads(line)["object"]["metadata"]["name"])
 
+            event("BOOKMARK", "")
+            event("ADDED", "b")
+            assert await name() == "b"
+            hit = [made.director.hit]
             event("ADDED", "a")
             event("BOOKMARK", "")
             event("ADDED", "b")
             assert await name() == "b"
+            assert [*hit, made.director.hit] == [False, True]
             made.director.end_fault()
-            assert [await name(), await name()] == ["a", ""]
+            assert [await name(), await name(), await name()] == ["", "a", ""]
             event("MODIFIED", "a")
             assert await name() == "a"
 
@@ -238,6 +247,26 @@ async def test_a_stale_view_that_is_not_asked_for_is_not_reached() -> None:
     async with bench(Fault("stale", kind="pods")) as made:
         async with made.session.get(made.url + "/api/v1/namespaces/run/secrets") as answer:
             await answer.read()
+        assert (made.kills, made.director.hit) == (1, False)
+
+
+@pytest.mark.parametrize("do", ["stale", "withhold"])
+async def test_an_old_view_is_not_reached_by_a_request_that_it_does_not_change(do: str) -> None:
+    """A write or a read of one object of the kind is answered as always."""
+    async with bench(Fault(do, kind="pods")) as made:
+        await made.patch()
+        async with made.session.get(made.url + POD) as answer:
+            await answer.read()
+        assert len(made.upstream.requests) >= 2
+        assert not made.director.hit
+
+
+async def test_a_stale_view_that_is_refused_is_not_reached() -> None:
+    """kube-apiserver keeps the past for minutes; a list that it refuses shows nothing old."""
+    async with bench(Fault("stale", kind="pods")) as made:
+        made.upstream.compacted = True
+        async with made.session.get(made.url + PODS) as answer:
+            assert answer.status == 410
         assert (made.kills, made.director.hit) == (1, False)
 
 
