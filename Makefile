@@ -13,6 +13,8 @@ CRDS   := charts/slurm-operator-crds/templates
 export PYTHONPATH := src:.
 # Without compiled modules each of the many processes of a test run would compile the operator first.
 export PYTHONPYCACHEPREFIX := $(CACHE)/bytecode
+# Set in many containers to keep modules out of a tree: here they are outside of it.
+unexport PYTHONDONTWRITEBYTECODE
 export RUFF_CACHE_DIR := $(CACHE)/ruff
 export MYPY_CACHE_DIR := $(CACHE)/mypy
 export HYPOTHESIS_STORAGE_DIRECTORY := $(CACHE)/hypothesis
