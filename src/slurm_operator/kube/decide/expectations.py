@@ -11,9 +11,11 @@ answer is known, `created` pins the expectation to the UID: a late event about a
 does not count. A deletion is expected by UID. Observing the same thing twice, or before the write has
 returned, is harmless.
 
-A write that certainly failed lowers its expectation (`creation_failed`, `deletion_failed`). One whose
-outcome is unknown leaves it up: the watch will tell. What never comes true (a pod deleted by a third party
-before its create was seen) ends with `EXPIRY`; `expires_in` tells the controller when to reconcile again.
+A write that certainly failed lowers its expectation (`creation_failed`, `deletion_failed`). So does a create
+whose outcome is unknown, where the name is fixed: the next one finds out. A deletion of unknown outcome is
+expected for `UNKNOWN_EXPIRY` (`deletion_unknown`), for another object may be chosen next. What never comes
+true (a pod deleted by a third party before its create was seen) ends with `EXPIRY`; `expires_in` tells the
+controller when to reconcile again.
 
 Pure: time is an argument, nothing is awaited. One key is reconciled by one worker at a time, so `satisfied`
 is never asked while a write of that key is under way.
@@ -21,6 +23,7 @@ is never asked while a write of that key is under way.
 
 from __future__ import annotations
 
+import math
 import secrets
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -31,6 +34,8 @@ K = TypeVar("K", bound="Hashable")
 
 # What the ReplicaSet and DaemonSet controllers of Kubernetes use.
 EXPIRY = 300.0
+# kube-apiserver gives up a request after a minute at most; what it has done by then, the watch shows.
+UNKNOWN_EXPIRY = 60.0
 
 # Kubernetes' alphabet for generated names: no vowels, so no words, and no characters that look alike.
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
@@ -60,12 +65,14 @@ class _Creation:
 
 
 class _Record:
-    __slots__ = ("creations", "deletions", "since")
+    __slots__ = ("creations", "deletions", "since", "unknown")
 
     def __init__(self, now: float) -> None:
         self.creations: dict[str, _Creation] = {}
         self.deletions: set[str] = set()
         self.since = now
+        self.unknown: dict[str, float] = {}
+        """Until when deletions of unknown outcome are expected, by UID."""
 
 
 class Expectations(Generic[K]):
@@ -86,7 +93,10 @@ class Expectations(Generic[K]):
 
     def expect_deletions(self, key: K, uids: Iterable[str], now: float) -> None:
         """Announce objects about to be deleted; call immediately before the writes."""
-        self._raise(key, now).deletions.update(uids)
+        record = self._raise(key, now)
+        for uid in uids:
+            record.deletions.add(uid)
+            record.unknown.pop(uid, None)
 
     def created(self, key: K, name: str, uid: str) -> None:
         """Pin an expected creation to the UID that the API server answered."""
@@ -95,7 +105,7 @@ class Expectations(Generic[K]):
             creation.uid = uid
 
     def creation_failed(self, key: K, name: str) -> None:
-        """Withdraw an expected creation whose write certainly had no effect."""
+        """Withdraw an expected creation: it had no effect, or the next one under that name finds out."""
         record = self._records.get(key)
         if record is not None:
             record.creations.pop(name, None)
@@ -103,6 +113,12 @@ class Expectations(Generic[K]):
     def deletion_failed(self, key: K, uid: str) -> None:
         """Withdraw an expected deletion whose write certainly had no effect."""
         self.deletion_observed(key, uid)
+
+    def deletion_unknown(self, key: K, uid: str, now: float) -> None:
+        """Expect a deletion for less time, as it is not known whether the write had any effect."""
+        record = self._records.get(key)
+        if record is not None and uid in record.deletions:
+            record.unknown[uid] = now + UNKNOWN_EXPIRY
 
     def creation_observed(self, key: K, name: str, uid: str) -> None:
         """Note that the cache shows an object."""
@@ -115,12 +131,15 @@ class Expectations(Generic[K]):
         record = self._records.get(key)
         if record is not None:
             record.deletions.discard(uid)
+            record.unknown.pop(uid, None)
 
     def satisfied(self, key: K, now: float) -> bool:
         """Tell whether the cache has caught up with the writes of this key, or has had its time."""
         record = self._records.get(key)
         if record is None:
             return True
+        for uid in [uid for uid, until in record.unknown.items() if now >= until]:
+            self.deletion_observed(key, uid)
         expired = now - record.since >= self._expiry
         if expired or not (record.deletions or any(item.open for item in record.creations.values())):
             del self._records[key]
@@ -138,7 +157,9 @@ class Expectations(Generic[K]):
     def expires_in(self, key: K, now: float) -> float | None:
         """Return the seconds until a key's expectations expire, or None when it has none."""
         record = self._records.get(key)
-        return None if record is None else max(0.0, record.since + self._expiry - now)
+        if record is None:
+            return None
+        return max(0.0, min(record.since + self._expiry, *record.unknown.values(), math.inf) - now)
 
     def forget(self, key: K) -> None:
         """Drop everything about a key, when its object is gone."""

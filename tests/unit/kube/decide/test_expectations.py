@@ -5,7 +5,13 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from slurm_operator.kube.decide.expectations import EXPIRY, Expectations, Pending, generated_name
+from slurm_operator.kube.decide.expectations import (
+    EXPIRY,
+    UNKNOWN_EXPIRY,
+    Expectations,
+    Pending,
+    generated_name,
+)
 
 KEY = "ns/set"
 
@@ -85,6 +91,35 @@ def test_expires_after_the_last_raise() -> None:
     assert not expectations.satisfied(KEY, 99.0 + EXPIRY)
     assert expectations.satisfied(KEY, 100.0 + EXPIRY)
     assert expectations.expires_in(KEY, 0.0) is None
+
+
+def test_a_deletion_of_unknown_outcome_expires_sooner() -> None:
+    """It alone: the others are known to come. Seen in time, it blocks nothing."""
+    expectations = raised(uids=("known", "unknown"))
+    expectations.deletion_unknown(KEY, "unknown", 10.0)
+    assert expectations.expires_in(KEY, 20.0) == UNKNOWN_EXPIRY - 10.0
+    assert not expectations.satisfied(KEY, 9.0 + UNKNOWN_EXPIRY)
+    assert expectations.pending(KEY).deletions == ("known", "unknown")
+    assert not expectations.satisfied(KEY, 10.0 + UNKNOWN_EXPIRY)
+    assert expectations.pending(KEY).deletions == ("known",)
+    assert expectations.expires_in(KEY, 10.0 + UNKNOWN_EXPIRY) == EXPIRY - 10.0 - UNKNOWN_EXPIRY
+    expectations.deletion_observed(KEY, "known")
+    assert expectations.satisfied(KEY, 11.0 + UNKNOWN_EXPIRY)
+    expectations = raised(uids=("unknown",))
+    expectations.deletion_unknown(KEY, "unknown", 0.0)
+    expectations.deletion_observed(KEY, "unknown")
+    assert expectations.satisfied(KEY, 1.0)
+    expectations.deletion_unknown("ns/other", "unknown", 0.0)
+    assert len(expectations) == 0
+
+
+def test_a_deletion_that_is_sent_again_is_expected_as_long_as_any() -> None:
+    """What is unknown is the outcome of the attempt before."""
+    expectations = raised(uids=("u",))
+    expectations.deletion_unknown(KEY, "u", 0.0)
+    assert expectations.satisfied(KEY, UNKNOWN_EXPIRY)
+    expectations.expect_deletions(KEY, ("u",), UNKNOWN_EXPIRY)
+    assert not expectations.satisfied(KEY, 2 * UNKNOWN_EXPIRY)
 
 
 def test_keys_do_not_mix() -> None:

@@ -156,8 +156,8 @@ class Pods:
         except AlreadyExists:
             return await self._taken(work, name)
         except KubeError as error:
-            if _without_effect(error):
-                self._expectations.creation_failed(key, name)
+            # It may exist now; the name is fixed, so that the next attempt finds it.
+            self._expectations.creation_failed(key, name)
             what = f"pod {name!r}"
             work.outcome.failed("create", what, error)
             note = write_messages.failed("create", what, describe(error))
@@ -360,6 +360,8 @@ class Pods:
         except KubeError as error:
             if _without_effect(error):
                 self._expectations.deletion_failed(key, action.uid)
+            else:
+                self._expectations.deletion_unknown(key, action.uid, _now())
             if isinstance(error, Overdue) and unsent is not None:
                 unsent.append(action)
                 return
