@@ -1,16 +1,18 @@
 """A bounded number of requests at a time, shared fairly between groups.
 
-A group (a namespace) has at most its share of the slots, and groups that wait take turns. So requests of one
-namespace that the API server is slow to answer, be it for a webhook of that namespace, leave slots to the
-others, and a thousand that wait delay those of another namespace by one turn.
+A group (a namespace) has at most its share of the slots, and groups that wait take turns (`decide.turns`). So
+requests of one namespace that the API server is slow to answer, be it for a webhook of that namespace, leave
+slots to the others, and a thousand that wait delay those of another namespace by one turn.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
+
+from slurm_operator.kube.decide.turns import Turns
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -26,7 +28,9 @@ class Slots:
         self._free = most
         self._share = most if most < _FEW else most * 3 // 4
         self._busy: dict[str, int] = {}
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        # The groups that wait and have less than their share.
+        self._turns: Turns[str] = Turns()
 
     @asynccontextmanager
     async def taken(self, group: str) -> AsyncIterator[None]:
@@ -44,6 +48,7 @@ class Slots:
             return
         slot = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(group, deque()).append(slot)
+        self._take_turns(group)
         try:
             await slot
         except asyncio.CancelledError:
@@ -66,20 +71,24 @@ class Slots:
         self._busy[group] -= 1
         if not self._busy[group]:
             del self._busy[group]
+        self._take_turns(group)
         self._hand_out()
 
+    def _take_turns(self, group: str) -> None:
+        if group in self._waiting and self._may_have(group):
+            self._turns.add(group)
+
     def _hand_out(self) -> None:
-        while self._free:
-            if (group := next(filter(self._may_have, self._waiting), None)) is None:
-                return
-            waiting = self._waiting.pop(group)
+        while self._free and (group := self._turns.pop()) is not None:
+            waiting = self._waiting[group]
             slot = waiting.popleft()
-            if waiting:
-                self._waiting[group] = waiting  # behind all others
-            if slot.done():
-                continue  # cancelled, and not yet forgotten
-            self._take(group)
-            slot.set_result(None)
+            if not waiting:
+                del self._waiting[group]
+            # Else it was cancelled, and is not yet forgotten.
+            if not slot.done():
+                self._take(group)
+                slot.set_result(None)
+            self._take_turns(group)
 
     def _forget(self, group: str, slot: asyncio.Future[None]) -> None:
         waiting = self._waiting.get(group)
@@ -87,3 +96,4 @@ class Slots:
             waiting.remove(slot)
             if not waiting:
                 del self._waiting[group]
+                self._turns.drop(group)

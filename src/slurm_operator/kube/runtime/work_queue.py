@@ -7,8 +7,9 @@ on the event loop, lets workers wait, and keeps the metrics. The rules of the co
   state.
 - A key is in work at most once. Added while in work, it waits until `done` and then runs again, exactly once
   however often it was added.
-- Keys of one group (a namespace) are handed out in the order in which they became ready. Groups take turns:
-  one with ten thousand ready keys delays the key of another by one turn.
+- Keys of one group (a namespace) are handed out in the order in which they became ready. Groups take turns
+  (`decide.turns`): one with ten thousand ready keys delays the key of another by one turn, and a hundred busy
+  groups delay that of a quiet one by a few.
 - At most `most` keys of a group are in work. Those beyond wait for a `done` of their own group, and keep no
   worker from the others.
 - A delayed add makes the key ready at its time. Of several delayed adds of one key the earliest wins; the run
@@ -29,12 +30,13 @@ from __future__ import annotations
 import asyncio
 import heapq
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from slurm_operator.kube.decide.backoff import Backoff
+from slurm_operator.kube.decide.turns import Turns
 from slurm_operator.kube.process import metrics
 
 K = TypeVar("K", bound=Hashable)
@@ -77,8 +79,8 @@ class QueueCore(Generic[K]):
         self._group = group or _one_group
         self._most = most
         self._ready: dict[Hashable, deque[K]] = {}
-        # The groups with a ready key that may run, the next one first.
-        self._turns: OrderedDict[Hashable, None] = OrderedDict()
+        # The groups with a ready key that may run.
+        self._turns: Turns[Hashable] = Turns()
         self._busy: dict[Hashable, int] = {}
         self._count = 0
         # Every key that must run, with the time it became ready: those in `_ready`, and those in work again.
@@ -120,9 +122,8 @@ class QueueCore(Generic[K]):
     def pop(self, now: float) -> K | None:
         """Hand out the key that has been ready longest in the group whose turn it is, or None."""
         self._promote(now)
-        if not self._turns:
+        if (group := self._turns.pop()) is None:
             return None
-        group, _ = self._turns.popitem(last=False)
         keys = self._ready[group]
         key = keys.popleft()
         self._count -= 1
@@ -165,7 +166,7 @@ class QueueCore(Generic[K]):
         self._heap.clear()
         if not drain:
             self._ready.clear()
-            self._turns.clear()
+            self._turns = Turns()
             self._count = 0
             self._waiting.clear()
 
@@ -205,7 +206,7 @@ class QueueCore(Generic[K]):
     def _take_turns(self, group: Hashable) -> None:
         """Give a group a turn if it has a ready key and may have one more in work."""
         if group in self._ready and (self._most is None or self._busy.get(group, 0) < self._most):
-            self._turns.setdefault(group)
+            self._turns.add(group)
 
     def _make_ready(self, key: K, since: float) -> None:
         if self._shut or key in self._waiting:
@@ -376,7 +377,7 @@ class WorkQueue(Generic[K]):
 
 
 def _one_group(_: Hashable) -> Hashable:
-    return None
+    return ""
 
 
 def _now() -> float:

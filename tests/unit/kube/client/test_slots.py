@@ -50,11 +50,25 @@ async def test_slow_requests_of_one_namespace_leave_slots_to_others() -> None:
 
 @virtual_time
 async def test_namespaces_that_wait_take_turns() -> None:
-    """A free slot goes to the namespace that has waited longest for one, however many others ask."""
+    """A free slot goes to the namespace whose turn it is; one with its share waits behind the others."""
     log = Log(Slots(1))
     tasks = [asyncio.create_task(log.hold(group, 1)) for group in ("a", "a", "a", "b", "c", "c")]
     await asyncio.gather(*tasks)
-    assert [group for group, _ in log.started] == ["a", "a", "b", "c", "a", "c"]
+    assert [group for group, _ in log.started] == ["a", "b", "c", "a", "c", "a"]
+
+
+@virtual_time
+async def test_a_request_of_a_quiet_namespace_goes_before_those_of_busy_ones() -> None:
+    """While ninety namespaces always wait for slots, a single request waits for a few others to end."""
+    log = Log(Slots(64))
+    busy = [asyncio.create_task(log.hold(f"ns-{number % 90}", 1)) for number in range(2000)]
+    for _ in range(3):
+        await asyncio.sleep(5.5)
+        asked = now()
+        await log.hold("quiet", 0)
+        assert now() - asked <= 1
+    assert len(log.started) < len(busy)
+    await asyncio.gather(*busy)
 
 
 @virtual_time

@@ -43,6 +43,26 @@ def test_namespaces_take_turns() -> None:
     assert len(queue) == 97
 
 
+def test_a_quiet_namespace_goes_before_a_hundred_busy_ones() -> None:
+    """A key that becomes ready where nothing was for a round is handed out next."""
+    queue: QueueCore[Key] = QueueCore(namespace)
+    for number in range(100):
+        queue.add(Key(f"busy-{number}", "x"), 0.0)
+
+    def work(count: int) -> None:
+        for _ in range(count):
+            key = queue.pop(0.0)
+            assert key is not None
+            queue.done(key, 0.0)
+            queue.add(key, 0.0)
+
+    for _ in range(3):
+        work(250)
+        queue.add(Key("quiet", "x"), 0.0)
+        assert queue.pop(0.0) == Key("quiet", "x")
+        queue.done(Key("quiet", "x"), 0.0)
+
+
 def test_a_namespace_has_a_bounded_number_of_keys_in_work() -> None:
     """Keys beyond the bound wait for one of their own namespace, and are handed out then."""
     queue: QueueCore[Key] = QueueCore(namespace, 2)
@@ -142,6 +162,32 @@ async def test_long_reconciles_that_never_end_cost_others_a_fraction_of_a_second
         await asyncio.sleep(1)
     assert len(waited) == 100
     assert max(waited) <= MOST_WAIT
+
+
+@virtual_time
+async def test_a_change_in_a_quiet_namespace_does_not_wait_for_a_hundred_busy_ones() -> None:
+    """Where each turn takes 20 ms, a hundred namespaces that are always due delay another by a few turns."""
+    waited: list[float] = []
+    added = 0.0
+
+    async def reconcile(key: Key) -> Requeue | None:
+        if key.namespace == "quiet":
+            waited.append(now() - added)
+            return None
+        await asyncio.sleep(0.02)
+        return Requeue(0.001)
+
+    controller = Controller("quiet", reconcile)
+    async with running(controller):
+        for number in range(100):
+            controller.queue.add(Key(f"busy-{number}", "x"))
+        await asyncio.sleep(10)
+        for _ in range(20):
+            added = now()
+            controller.queue.add(Key("quiet", "x"))
+            await asyncio.sleep(4.321)
+    assert len(waited) == 20
+    assert max(waited) <= 0.1
 
 
 @virtual_time
