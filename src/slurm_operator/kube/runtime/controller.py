@@ -150,11 +150,15 @@ class Controller:
         mapper: Callable[[Change[T]], Iterable[Key]] = enqueue_self,
         predicate: Callable[[Change[T]], bool] | None = None,
     ) -> Self:
-        """Reconcile the keys to which the mapper turns each change that the predicate lets through."""
+        """Reconcile the keys to which the mapper turns each change that the predicate lets through.
+
+        A change of the object itself is urgent: a user waits for what it leads to.
+        """
+        urgent = mapper is enqueue_self
 
         def handle(change: Change[T]) -> None:
             if predicate is None or self._passes(predicate, change):
-                self._enqueue(mapper, change, type(change.object).__name__)
+                self._enqueue(mapper, change, type(change.object).__name__, urgent=urgent)
 
         self._subscriptions.append(lambda: source.add_handler(handle))
         return self
@@ -178,10 +182,12 @@ class Controller:
             )
             return True
 
-    def _enqueue(self, mapper: Callable[[E], Iterable[Key]], event: E, kind: str) -> None:
+    def _enqueue(
+        self, mapper: Callable[[E], Iterable[Key]], event: E, kind: str, *, urgent: bool = False
+    ) -> None:
         try:
             for key in mapper(event):
-                self.queue.add(key)
+                self.queue.add(key, urgent=urgent)
         except Exception:
             metrics.HANDLER_ERRORS.labels(kind).inc()
             log.exception(

@@ -9,7 +9,8 @@ on the event loop, lets workers wait, and keeps the metrics. The rules of the co
   however often it was added.
 - Keys of one group (a namespace) are handed out in the order in which they became ready. Groups take turns
   (`decide.turns`): one with ten thousand ready keys delays the key of another by one turn, and a hundred busy
-  groups delay that of a quiet one by a few.
+  groups delay that of a quiet one by a few. So they do with the key of a busy one that is added as `urgent`,
+  because a user waits for it; once in a round, and in the order of its group.
 - At most `most` keys of a group are in work. Those beyond wait for a `done` of their own group, and keep no
   worker from the others.
 - A delayed add makes the key ready at its time. Of several delayed adds of one key the earliest wins; the run
@@ -70,6 +71,7 @@ class QueueCore(Generic[K]):
         "_sequence",
         "_shut",
         "_turns",
+        "_urgent",
         "_waiting",
         "_work",
         "accepted",
@@ -85,6 +87,7 @@ class QueueCore(Generic[K]):
         self._count = 0
         # Every key that must run, with the time it became ready: those in `_ready`, and those in work again.
         self._waiting: dict[K, float] = {}
+        self._urgent: set[K] = set()
         self._work: dict[K, KeyTiming] = {}
         self._delayed: dict[K, tuple[float, int]] = {}
         self._heap: list[tuple[float, int, K]] = []
@@ -93,10 +96,14 @@ class QueueCore(Generic[K]):
         self.accepted = 0
         """Adds, delayed ones included once due, that were not merged with a waiting key."""
 
-    def add(self, key: K, now: float) -> None:
+    def add(self, key: K, now: float, *, urgent: bool = False) -> None:
         """Make the key ready."""
         self._promote(now)
         self._make_ready(key, now)
+        if urgent and key in self._waiting:
+            self._urgent.add(key)
+            if key not in self._work:
+                self._take_turns(self._group(key), before=True)
 
     def add_after(self, key: K, delay: float, now: float) -> None:
         """Make the key ready after `delay` seconds, or earlier if an earlier delayed add is pending."""
@@ -130,6 +137,7 @@ class QueueCore(Generic[K]):
         if not keys:
             del self._ready[group]
         self._work[key] = KeyTiming(self._waiting.pop(key), now)
+        self._urgent.discard(key)
         self._busy[group] = self._busy.get(group, 0) + 1
         self._take_turns(group)
         return key
@@ -146,7 +154,7 @@ class QueueCore(Generic[K]):
             del self._busy[group]
         if key in self._waiting:
             self._append(key, group)
-        self._take_turns(group)
+        self._take_turns(group, before=key in self._urgent)
         return work
 
     def next_wake(self, now: float) -> float | None:
@@ -169,6 +177,7 @@ class QueueCore(Generic[K]):
             self._turns = Turns()
             self._count = 0
             self._waiting.clear()
+            self._urgent.clear()
 
     @property
     def shutting_down(self) -> bool:
@@ -203,10 +212,10 @@ class QueueCore(Generic[K]):
         self._ready.setdefault(group, deque()).append(key)
         self._count += 1
 
-    def _take_turns(self, group: Hashable) -> None:
+    def _take_turns(self, group: Hashable, *, before: bool = False) -> None:
         """Give a group a turn if it has a ready key and may have one more in work."""
         if group in self._ready and (self._most is None or self._busy.get(group, 0) < self._most):
-            self._turns.add(group)
+            self._turns.add(group, before=before)
 
     def _make_ready(self, key: K, since: float) -> None:
         if self._shut or key in self._waiting:
@@ -262,10 +271,10 @@ class WorkQueue(Generic[K]):
         self._longest = metrics.WORKQUEUE_LONGEST_RUNNING.labels(**labels)
         self._retries = metrics.WORKQUEUE_RETRIES.labels(**labels)
 
-    def add(self, key: K) -> None:
-        """Make the key ready for the next free worker."""
+    def add(self, key: K, *, urgent: bool = False) -> None:
+        """Make the key ready for the next free worker; urgent is what a user waits for."""
         now = _now()
-        self.core.add(key, now)
+        self.core.add(key, now, urgent=urgent)
         self._update(now)
 
     def add_after(self, key: K, delay: float) -> None:

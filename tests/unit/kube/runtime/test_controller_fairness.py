@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from slurm_operator.kube.models.meta import Key
 from slurm_operator.kube.runtime.controller import PER_NAMESPACE, Controller, Requeue
 from slurm_operator.kube.runtime.work_queue import QueueCore
-from tests.support.kube.running_controller import now, running, sample
+from tests.support.kube.running_controller import A, Things, now, running, sample, thing
 from tests.support.virtual_time import virtual_time
 
 # Each key of a namespace that is in work may have had the worker for 50 ms.
@@ -61,6 +61,38 @@ def test_a_quiet_namespace_goes_before_a_hundred_busy_ones() -> None:
         queue.add(Key("quiet", "x"), 0.0)
         assert queue.pop(0.0) == Key("quiet", "x")
         queue.done(Key("quiet", "x"), 0.0)
+
+
+def test_what_a_user_waits_for_does_not_wait_for_a_round() -> None:
+    """An urgent key goes before busy namespaces, also if it waits already or is in work when it is added."""
+    queue: QueueCore[Key] = QueueCore(namespace)
+    for number in range(100):
+        queue.add(Key(f"busy-{number}", "x"), 0.0)
+    mine = Key("busy-50", "x")
+
+    def work(count: int) -> list[Key]:
+        found = []
+        for _ in range(count):
+            key = queue.pop(0.0)
+            assert key is not None
+            queue.done(key, 0.0)
+            queue.add(key, 0.0)
+            found.append(key)
+        return found
+
+    work(300)
+    queue.add(mine, 0.0, urgent=True)
+    assert work(1) == [mine]
+    queue.add(mine, 0.0, urgent=True)
+    assert mine not in work(80)
+    while (key := queue.pop(0.0)) != mine:
+        assert key is not None
+        queue.done(key, 0.0)
+        queue.add(key, 0.0)
+    queue.add(mine, 0.0, urgent=True)
+    queue.done(mine, 0.0)
+    assert work(1) == [mine]
+    assert mine not in work(80)
 
 
 def test_a_namespace_has_a_bounded_number_of_keys_in_work() -> None:
@@ -188,6 +220,39 @@ async def test_a_change_in_a_quiet_namespace_does_not_wait_for_a_hundred_busy_on
             await asyncio.sleep(4.321)
     assert len(waited) == 20
     assert max(waited) <= 0.1
+
+
+@virtual_time
+async def test_a_change_of_an_object_does_not_wait_for_a_round() -> None:
+    """In a namespace that had a turn just now, a change of the object is reconciled within a few turns."""
+    waited: list[float] = []
+    changed = 0.0
+    things = Things()
+
+    async def reconcile(key: Key) -> Requeue | None:
+        if key == A:
+            found = things.store.get(key)
+            waited.append(now() - changed if found and found.metadata.resource_version == "2" else 0.0)
+            return None
+        await asyncio.sleep(0.02)
+        return Requeue(0.001)
+
+    controller = Controller("changed", reconcile).watch(things)
+    things.put(thing("a"))
+    async with running(controller):
+        for number in range(100):
+            controller.queue.add(Key(f"busy-{number}", "x"))
+        await asyncio.sleep(10)
+        controller.queue.add(A)
+        await asyncio.sleep(0.5)
+        controller.queue.add(A)
+        await asyncio.sleep(0.5)
+        assert len(waited) == 2
+        changed = now()
+        things.put(thing("a", 2))
+        await asyncio.sleep(5)
+    assert len(waited) == 3
+    assert waited[-1] <= 0.1
 
 
 @virtual_time

@@ -46,11 +46,11 @@ class QueueMachine(RuleBasedStateMachine):
                 del self.delayed[key]
                 self.model_add(key)
 
-    @rule(key=KEYS)
-    def add(self, key: str) -> None:
+    @rule(key=KEYS, urgent=st.booleans())
+    def add(self, key: str, urgent: bool) -> None:  # noqa: FBT001 - Hypothesis passes it by name
         self.model_promote()
         self.model_add(key)
-        self.queue.add(key, self.now)
+        self.queue.add(key, self.now, urgent=urgent)
         if not self.shut:
             self.owed.add(key)
 
