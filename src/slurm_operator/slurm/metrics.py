@@ -10,6 +10,7 @@ A cluster is labelled `namespace/name`, after the object that its connection was
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from bisect import bisect_left
@@ -93,6 +94,9 @@ class RequestStats:
         return self._requests.get(key, {})
 
 
+_NONE: Final[Mapping[str, Requests]] = {}
+
+
 # ------------------------------------------------------------------------------------------------ from a view
 def count_states(nodes: Iterable[Node]) -> tuple[Counter[str], Counter[str]]:
     """Count nodes by their base state and by their flags, in lower case; what is unknown is `other`."""
@@ -151,22 +155,30 @@ class SlurmCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Name the families, without asking anybody."""
-        return iter(_families().all)
+        return iter((_up(), *_families().all, _outcomes("", _NONE), _durations("", _NONE)))
 
     def collect(self) -> Iterator[Metric]:
-        """Return all series."""
+        """Yield all series, and after each cluster something, since they take long for a hundred clusters."""
         found = dict(self._connections.items())
         self._stats.keep(found)
         families = _families()
         # While a Cluster takes the place of a Controller's own connection, both may have the same label.
         by_label = {str(key): key for key in sorted(found, key=lambda key: key.kind, reverse=True)}
-        for label, key in sorted(by_label.items()):
-            self._add_view(families, label, found[key].view)
-            _add_requests(families, label, self._stats.of(key))
-        return iter(families.all)
+        clusters = sorted(by_label.items())
+        # The first of each family in pieces names it, also if there are no clusters.
+        yield _up()
+        for label, key in clusters:
+            view = found[key].view
+            up = _up()
+            up.add_metric([label], float(view.listed_at is not None and view.failure is None))
+            self._add_view(families, label, view)
+            yield up
+        yield from families.all
+        pieces = [("", _NONE), *((label, self._stats.of(key)) for label, key in clusters)]
+        yield from itertools.starmap(_outcomes, pieces)
+        yield from itertools.starmap(_durations, pieces)
 
     def _add_view(self, families: _Families, cluster: str, view: ClusterView) -> None:
-        families.up.add_metric([cluster], float(view.listed_at is not None and view.failure is None))
         if view.listed_at is None:
             return
         families.age.add_metric([cluster], max(0.0, view.age(self._now())))
@@ -184,20 +196,33 @@ class SlurmCollector(Collector):
         families.drain.add_metric([cluster], drain)
 
 
-def _add_requests(families: _Families, cluster: str, requests: Mapping[str, Requests]) -> None:
+def _up() -> GaugeMetricFamily:
+    return _gauge("up", "1 while slurmctld answers through slurmrestd, else 0")
+
+
+def _outcomes(cluster: str, requests: Mapping[str, Requests]) -> CounterMetricFamily:
+    labels = ("cluster", "operation", "outcome")
+    family = CounterMetricFamily(PREFIX + "requests", "Requests to slurmrestd by outcome", labels=labels)
     for operation, found in sorted(requests.items()):
         for outcome, count in sorted(found.outcomes.items()):
-            families.requests.add_metric([cluster, operation, outcome], count)
+            family.add_metric([cluster, operation, outcome], count)
+    return family
+
+
+def _durations(cluster: str, requests: Mapping[str, Requests]) -> HistogramMetricFamily:
+    text = "Time until a request had its whole answer"
+    family = HistogramMetricFamily(PREFIX + "request_duration_seconds", text, labels=("cluster", "operation"))
+    for operation, found in sorted(requests.items()):
         total, buckets = 0, []
         for bound, count in zip(BUCKETS, found.buckets, strict=True):
             total += count
             buckets.append(("+Inf" if math.isinf(bound) else str(bound), float(total)))
-        families.duration.add_metric([cluster, operation], buckets, found.seconds)
+        family.add_metric([cluster, operation], buckets, found.seconds)
+    return family
 
 
 @dataclass(frozen=True)
 class _Families:
-    up: GaugeMetricFamily
     age: GaugeMetricFamily
     suspicious: GaugeMetricFamily
     jobs_age: GaugeMetricFamily
@@ -205,34 +230,25 @@ class _Families:
     flags: GaugeMetricFamily
     jobs: GaugeMetricFamily
     drain: GaugeMetricFamily
-    requests: CounterMetricFamily
-    duration: HistogramMetricFamily
 
     @property
     def all(self) -> list[Metric]:
         return [getattr(self, name) for name in self.__dataclass_fields__]
 
 
-def _families() -> _Families:
-    def gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-        return GaugeMetricFamily(PREFIX + name, text, labels=["cluster", *labels])
+def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
+    return GaugeMetricFamily(PREFIX + name, text, labels=["cluster", *labels])
 
-    operation = ("cluster", "operation")
+
+def _families() -> _Families:
     return _Families(
-        up=gauge("up", "1 while slurmctld answers through slurmrestd, else 0"),
-        age=gauge("view_age_seconds", "Time since the list of nodes was last known to be current"),
-        suspicious=gauge(
+        age=_gauge("view_age_seconds", "Time since the list of nodes was last known to be current"),
+        suspicious=_gauge(
             "view_suspicious", "1 while the list of nodes lacks so many that it is not trusted, else 0"
         ),
-        jobs_age=gauge("jobs_age_seconds", "Time since the list of jobs was last known to be current"),
-        nodes=gauge("nodes", "Nodes by base state", "state"),
-        flags=gauge("node_flags", "Nodes by flag of their state; a node may have several", "flag"),
-        jobs=gauge("jobs", "Jobs by partition and state", "partition", "state"),
-        drain=gauge("oldest_drain_seconds", "Age of the oldest drain that this operator set; 0 without one"),
-        requests=CounterMetricFamily(
-            PREFIX + "requests", "Requests to slurmrestd by outcome", labels=[*operation, "outcome"]
-        ),
-        duration=HistogramMetricFamily(
-            PREFIX + "request_duration_seconds", "Time until a request had its whole answer", labels=operation
-        ),
+        jobs_age=_gauge("jobs_age_seconds", "Time since the list of jobs was last known to be current"),
+        nodes=_gauge("nodes", "Nodes by base state", "state"),
+        flags=_gauge("node_flags", "Nodes by flag of their state; a node may have several", "flag"),
+        jobs=_gauge("jobs", "Jobs by partition and state", "partition", "state"),
+        drain=_gauge("oldest_drain_seconds", "Age of the oldest drain that this operator set; 0 without one"),
     )

@@ -305,6 +305,26 @@ async def test_nothing_is_left_of_a_removed_connection(server: HostileSlurmrestd
         assert stats.of(MAIN) == {}
 
 
+async def test_the_series_of_many_clusters_come_in_pieces(server: HostileSlurmrestd) -> None:
+    """A scrape never computes much at once: what is long for each cluster comes for one at a time."""
+    stats = RequestStats()
+    async with opened(stats) as connections:
+        collector = SlurmCollector(connections, stats, reason_prefix=OURS)
+        keys = [ConnectionKey("Controller", "slurm", f"c{number}") for number in range(5)]
+        found = [connections.set(key, target(server)) for key in keys]
+        await eventually(lambda: all(one.view.listed_at is not None for one in found), "all are known")
+        names: list[str] = []
+        for family in collector.collect():
+            names.append(family.name)
+            if names[-1].endswith(("_up", "_requests", "_duration_seconds")):
+                assert len({sample.labels["cluster"] for sample in family.samples}) <= 1
+        runs = [name for number, name in enumerate(names) if names[number - 1 : number] != [name]]
+        assert len(runs) == len({*runs}), "the pieces of a family are together"
+        assert {name: names.count(name) for name in runs if names.count(name) > 1} == {
+            f"slurm_operator_slurm_{name}": 6 for name in ("up", "requests", "request_duration_seconds")
+        }
+
+
 async def test_one_label_is_one_cluster(server: HostileSlurmrestd) -> None:
     """A Cluster and a Controller of one name never give two samples of the same series."""
     stats = RequestStats()

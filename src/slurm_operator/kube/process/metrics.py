@@ -202,10 +202,15 @@ def families() -> Iterator[bytes]:
     """Yield every series in the Prometheus text format, one family at a time.
 
     A family is collected when it is requested, in one go, so that a histogram is consistent. All of them take
-    longer than an event loop should be blocked: a caller on a loop yields to it between two families.
+    longer than an event loop should be blocked: a caller on a loop yields to it between two families. A
+    collector with very many series yields a family in pieces, one after the other.
     """
+    before = ""
     for family in REGISTRY.collect():
-        yield _text(family)
+        text = _text(family)
+        # The two lines of comments come once.
+        yield text.split(b"\n", 2)[2] if family.name == before else text
+        before = family.name
 
 
 def render() -> bytes:

@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 import prometheus_client
+from prometheus_client.metrics_core import HistogramMetricFamily, Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from slurm_operator.kube.client.transport import RequestInfo
 from slurm_operator.kube.process import metrics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 NAMES = {
     "workqueue_depth",
@@ -114,3 +121,29 @@ def test_the_registry_is_our_own() -> None:
     """What another library registers globally is not exposed under our name."""
     assert metrics.REGISTRY is not prometheus_client.REGISTRY
     assert "_created" not in metrics.render().decode()
+
+
+class Pieces(Collector):
+    """A collector of which two families come in pieces."""
+
+    def collect(self) -> Iterator[Metric]:
+        for name in ("first", "second"):
+            for cluster in ("", "a", "b"):
+                family = HistogramMetricFamily(f"pieces_{name}", "In pieces.\nTwo lines.", labels=["cluster"])
+                if cluster:
+                    family.add_metric([cluster], [("1.0", 1.0), ("+Inf", 2.0)], 3.0)
+                yield family
+
+
+def test_a_family_in_pieces_is_one_family() -> None:
+    """What a collector yields one after the other under one name has its comments once, and is complete."""
+    collector = Pieces()
+    metrics.REGISTRY.register(collector)
+    try:
+        found = [*text_string_to_metric_families(metrics.render().decode())]
+        pieces = [piece for piece in metrics.families() if b"pieces_" in piece]
+    finally:
+        metrics.REGISTRY.unregister(collector)
+    assert [len(one.samples) for one in found if one.name.startswith("pieces_")] == [8, 8]
+    assert [piece.count(b"# ") for piece in pieces] == [2, 0, 0, 2, 0, 0]
+    assert len({one.name for one in found}) == len(found)
