@@ -3,6 +3,8 @@
 A group (a namespace) has at most its share of the slots, and groups that wait take turns (`decide.turns`). So
 requests of one namespace that the API server is slow to answer, be it for a webhook of that namespace, leave
 slots to the others, and a thousand that wait delay those of another namespace by one turn.
+
+A few are handed out in each turn of the event loop, for to send a request takes up to a millisecond of it.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 # Of so few slots no part can be kept free.
 _FEW: Final = 8
+# So many begin in one turn of the event loop.
+_IN_A_TURN: Final = 8
 
 
 class Slots:
@@ -27,6 +31,7 @@ class Slots:
     def __init__(self, most: int) -> None:
         self._free = most
         self._share = most if most < _FEW else most * 3 // 4
+        self._begun = 0
         self._busy: dict[str, int] = {}
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         # The groups that wait and have less than their share.
@@ -42,8 +47,8 @@ class Slots:
             self._release(group)
 
     async def _acquire(self, group: str) -> None:
-        # While a slot is free, a group waits only because it has its share.
-        if self._free and self._may_have(group):
+        # If this holds, those that wait have their share.
+        if self._free and self._begun < _IN_A_TURN and self._may_have(group):
             self._take(group)
             return
         slot = asyncio.get_running_loop().create_future()
@@ -63,6 +68,10 @@ class Slots:
         return self._busy.get(group, 0) < self._share
 
     def _take(self, group: str) -> None:
+        if self._share > _IN_A_TURN:
+            if not self._begun:
+                asyncio.get_running_loop().call_soon(self._next_turn)
+            self._begun += 1
         self._free -= 1
         self._busy[group] = self._busy.get(group, 0) + 1
 
@@ -78,8 +87,12 @@ class Slots:
         if group in self._waiting and self._may_have(group):
             self._turns.add(group)
 
+    def _next_turn(self) -> None:
+        self._begun = 0
+        self._hand_out()
+
     def _hand_out(self) -> None:
-        while self._free and (group := self._turns.pop()) is not None:
+        while self._free and self._begun < _IN_A_TURN and (group := self._turns.pop()) is not None:
             waiting = self._waiting[group]
             slot = waiting.popleft()
             if not waiting:

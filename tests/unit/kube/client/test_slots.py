@@ -72,6 +72,22 @@ async def test_a_request_of_a_quiet_namespace_goes_before_those_of_busy_ones() -
 
 
 @virtual_time
+async def test_a_turn_of_the_event_loop_hands_out_a_few_slots() -> None:
+    """Of sixty requests that come at once, a few begin in each turn, so that none is long; all begin soon."""
+    log = Log(Slots(64))
+    tasks = [asyncio.create_task(log.hold(f"ns-{number % 7}", 1)) for number in range(60)]
+    began = []
+    for _ in range(20):
+        before = len(log.started)
+        await asyncio.sleep(0)
+        began.append(len(log.started) - before)
+    assert sum(began) == 60
+    assert max(began) <= 16
+    await asyncio.gather(*tasks)
+    assert now() < 2
+
+
+@virtual_time
 @pytest.mark.parametrize("most", [1, 2, 64])
 async def test_cancelled_requests_lose_no_slot(most: int) -> None:
     """Whoever stops to wait, before or in the moment of being served, gives the slot to the next."""
