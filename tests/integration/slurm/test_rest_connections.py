@@ -113,6 +113,21 @@ async def test_connections_do_not_pile_up(hostile: HostileSlurmrestd) -> None:
     await gone(hostile)
 
 
+async def test_connections_of_a_burst_are_not_kept_for_ever(hostile: HostileSlurmrestd) -> None:
+    """While one connection is used again and again, those that are not are closed after a while."""
+    hostile.add_nodes("n1")
+    async with reader(hostile, timing=RestTiming(keep_idle=0.5)) as client:
+        await asyncio.gather(*(client.nodes() for _ in range(20)))
+        assert hostile.open_connections > 1
+        async with asyncio.timeout(30):
+            while hostile.open_connections > 1:
+                await asyncio.sleep(0.1)
+                await client.nodes()
+        before = hostile.connections
+        await client.nodes()
+        assert hostile.connections == before
+
+
 async def test_a_name_that_does_not_resolve_is_unreachable() -> None:
     """A wrong host name is an unreachable slurmrestd, and the message says so."""
     async with RestClient("http://no-such-host.invalid:6820", lambda: TOKEN) as client:

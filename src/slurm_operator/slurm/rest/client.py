@@ -115,7 +115,9 @@ class RestClient:
         self.namespace = namespace
         self.breaker = breaker or Breaker()
         timing = timing or RestTiming()
-        self._transport = SlurmTransport(self.url, ca=ca, connect=timing.connect, namespace=namespace)
+        self._transport = SlurmTransport(
+            self.url, ca=ca, connect=timing.connect, keep_idle=timing.keep_idle, namespace=namespace
+        )
         self._session = Session(
             self.url,
             token,

@@ -40,8 +40,6 @@ _UNACKNOWLEDGED_MS: Final = 10_000
 _AT_FULL_SPEED: Final = 2**20
 _BYTES_PER_SECOND: Final = 64 * 2**20
 _READ_AT_ONCE: Final = 2**18
-# Longer than the pause between two polls at rest, shorter than what load balancers allow.
-_KEEP_IDLE_SECONDS: Final = 45.0
 _MOST_IDLE: Final = 4
 _MOST_ADDRESSES: Final = 8
 # Not the default threads of asyncio: a few names whose DNS server does not respond would block all other
@@ -194,13 +192,16 @@ class _Link(asyncio.Protocol):
 class SlurmTransport:
     """Sends requests to one slurmrestd."""
 
-    def __init__(self, url: str, *, ca: bytes | None, connect: float, namespace: str = "") -> None:
+    def __init__(
+        self, url: str, *, ca: bytes | None, connect: float, keep_idle: float, namespace: str = ""
+    ) -> None:
         parts = urlsplit(url)
         self._namespace = namespace
         self._host = parts.hostname or ""
         self._port = parts.port or _PORTS[parts.scheme]
         self._tls = tls_context(ca) if parts.scheme == "https" else None
         self._connect = connect
+        self._keep_idle = keep_idle
         self._headers = {
             "Host": parts.netloc,
             "User-Agent": "slurm-operator",
@@ -267,6 +268,7 @@ class SlurmTransport:
 
     def _keep(self, link: _Link) -> None:
         """Keep a connection for the next read, if it is good and there are not enough of them."""
+        self._close_unused()
         if link.open and not self._closed and len(self._idle) < _MOST_IDLE:
             link.idle_since = asyncio.get_running_loop().time()
             self._idle.append(link)
@@ -275,13 +277,19 @@ class SlurmTransport:
 
     def _kept(self) -> _Link | None:
         """Return a connection that was used a moment ago, the last one first."""
-        oldest = asyncio.get_running_loop().time() - _KEEP_IDLE_SECONDS
+        self._close_unused()
         while self._idle:
             link = self._idle.pop()
-            if link.idle_since >= oldest and link.quiet:
+            if link.quiet:
                 return link
             link.abort()
         return None
+
+    def _close_unused(self) -> None:
+        """End the connections that were not used for a while: while one suffices, none takes the others."""
+        oldest = asyncio.get_running_loop().time() - self._keep_idle
+        while self._idle and self._idle[0].idle_since < oldest:
+            self._idle.pop(0).abort()
 
     async def _opened(self) -> _Link:
         """Return a new connection."""

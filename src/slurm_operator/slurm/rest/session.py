@@ -58,6 +58,8 @@ class RestTiming:
     connect: float = 5.0
     request: float = 30.0
     write: float = 30.0
+    keep_idle: float = 45.0
+    """Longer than the pause between two polls at rest, shorter than what load balancers allow."""
 
 
 @dataclass(frozen=True, slots=True)
