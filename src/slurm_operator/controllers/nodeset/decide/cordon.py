@@ -169,14 +169,15 @@ def _concerned(
     """Return the workers about which there is anything to decide, and those that share a node with one."""
     # What Slurm powers down needs no drain.
     every = [worker for worker in workers if going.get(worker.uid) is not RemovalCause.POWERED_DOWN]
-    marks = (wellknown.ANNOTATION_POD_CORDON, wellknown.ANNOTATION_POD_CORDON_BY)
+    cordoned = {name for name, node in seen.nodes.items() if node_fit.cordoned(node)}
     nodes = {
         worker.slurm_name
         for worker in every
         if worker.uid in going
         or worker.request is not None
-        or any(mark in worker.annotations for mark in marks)
-        or ((kube_node := seen.nodes.get(worker.node)) is not None and node_fit.cordoned(kube_node))
+        or wellknown.ANNOTATION_POD_CORDON in worker.annotations
+        or wellknown.ANNOTATION_POD_CORDON_BY in worker.annotations
+        or worker.node in cordoned
         or ((node := slurm.node(worker.slurm_name)) is not None and draining(node))
     }
     return [worker for worker in every if worker.slurm_name in nodes] if nodes else []

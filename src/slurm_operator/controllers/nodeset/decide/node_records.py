@@ -357,8 +357,10 @@ def prune(seen: Observation, slurm: SlurmState, demand: Demand) -> tuple[list[De
     in_use = {worker.slurm_name for worker in seen.workers}
     records, notes = [], []
     for name in seen.view.nodes:
+        if name in in_use:
+            continue
         info = pod_info(seen.view.nodes[name].comment)
-        if info is None or name in in_use or info.pod_name in pods or not _mine(seen, info):
+        if info is None or info.pod_name in pods or not _mine(seen, info):
             continue
         if borne(seen, name):
             continue

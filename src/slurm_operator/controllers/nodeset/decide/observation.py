@@ -75,21 +75,25 @@ class Worker:
     disruption: Condition | None
     """By which Kubernetes says that it is about to remove the pod."""
     pod: Pod
+    # What follows from these and is asked for many times in each plan.
+    active: bool = field(init=False)
+    """Its deletion has not been requested yet."""
+    cordoned: bool = field(init=False)
+    """Its node must take no work, by an annotation of the operator or of a user."""
+    protected: bool = field(init=False)
+    """Kubernetes is told not to remove it."""
+    healthy: bool = field(init=False)
+    """It runs, serves and stays."""
 
-    @property
-    def active(self) -> bool:
-        """Return whether its deletion has not been requested yet."""
-        return not self.deleting
-
-    @property
-    def cordoned(self) -> bool:
-        """Return whether its node must take no work, by an annotation of the operator or of a user."""
-        return self.annotations.get(wellknown.ANNOTATION_POD_CORDON) == wellknown.TRUE
-
-    @property
-    def protected(self) -> bool:
-        """Return whether Kubernetes is told not to remove it."""
-        return self.labels.get(wellknown.LABEL_POD_PROTECT) == wellknown.TRUE
+    def __post_init__(self) -> None:
+        """Derive what follows from the rest, also of a copy with other values."""
+        cordon = self.annotations.get(wellknown.ANNOTATION_POD_CORDON)
+        protect = self.labels.get(wellknown.LABEL_POD_PROTECT)
+        derive = object.__setattr__  # frozen
+        derive(self, "active", not self.deleting)
+        derive(self, "cordoned", cordon == wellknown.TRUE)
+        derive(self, "protected", protect == wellknown.TRUE)
+        derive(self, "healthy", self.ready and self.phase == "Running" and not self.deleting)
 
     @property
     def given_up(self) -> bool:
@@ -111,11 +115,6 @@ class Worker:
             return True
         shown = {one.type for one in self.conditions if one.type.startswith(wellknown.POD_CONDITION_PREFIX)}
         return bool(shown) if self.stated else bool(shown & _ALIVE) and _SILENT not in shown
-
-    @property
-    def healthy(self) -> bool:
-        """Tell whether it runs, serves and stays."""
-        return self.ready and self.phase == "Running" and not self.deleting
 
     def available(self, wall: datetime, min_ready_seconds: int) -> bool:
         """Tell whether it has been ready for long enough."""

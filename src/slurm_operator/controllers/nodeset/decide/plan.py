@@ -193,10 +193,13 @@ def _leave(seen: Observation, slurm: SlurmState) -> Plan:
 def _carry_out(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
     """Delete the pods pending removal that may be deleted, block the rest, and see to cordons and drains."""
     demand = draft.demand
+    volumes = bool(seen.claims or seen.nodeset.spec.volume_claim_templates)
     for worker in seen.workers:
         if not worker.active:
             continue
         cause = demand.going.get(worker.uid)
+        if cause is None and not volumes:
+            continue
         claims, conflicts = own_claims(seen, worker, cause)
         draft.before += claims
         demand.waits += conflicts
@@ -213,7 +216,7 @@ def _carry_out(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
     stay = [worker for worker in seen.workers if worker.active and worker.uid not in gone]
     draft.cordons = cordons(seen, slurm, stay, demand.going)
     for worker in stay:
-        if worker.uid not in demand.going and worker.cordoned:
+        if worker.cordoned and worker.uid not in demand.going:
             released = protection.release(
                 worker, slurm, cordoned=_stays_cordoned(worker, draft.cordons.changes.get(worker.uid))
             )
@@ -270,13 +273,14 @@ def _keep_up(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
     memo = seen.memo.upkeep
     # All that the upkeep of a worker takes from anything but its own objects.
     memo.begin((seen.nodeset.metadata.uid, slurm.protects, slurm.deadlines, seen.settled))
+    nodes, changes_of, decisions = seen.nodes, cordoned.changes, draft.decisions
     for worker in seen.workers:
         uid = worker.uid
         if worker.deleting or uid in gone:
             continue
-        cordon, decision = cordoned.changes.get(uid), draft.decisions.get(uid)
+        cordon, decision = changes_of.get(uid), decisions.get(uid)
         later = telling.waits(worker, cordon, decision)
-        grounds = (worker.pod, seen.nodes.get(worker.node), *slurm.grounds(worker.slurm_name), later)
+        grounds = (worker.pod, nodes.get(worker.node), *slurm.grounds(worker.slurm_name), later)
         # Of a cordoned worker more has to be known than these grounds.
         follows = cordon is None and decision is None and not worker.cordoned
         known = memo.known(uid, grounds) if follows else None

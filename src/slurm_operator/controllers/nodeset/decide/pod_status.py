@@ -171,31 +171,32 @@ class PodConditionUpdates:
         """Slurm nodes whose state is about to be changed."""
         self.put_off = False
         self._coming = any(isinstance(one, CreatePod) for one in planned) or any(
-            not (worker.ready or worker.deleting or worker.finished)
-            and self._age(worker.created.timestamp()) < STARTS_SECONDS
+            not worker.ready
+            and not (worker.deleting or worker.finished)
+            and self._within(STARTS_SECONDS, worker.created)
             for worker in seen.workers
         )
 
     def waits(self, worker: Worker, cordon: Changes | None, decision: Decision | None) -> bool:
         """Tell whether nothing is to be written about a pod for now."""
         name = worker.slurm_name
-        if (
-            (name in self.moving and (cordon is not None or self._just_ready(worker)))
-            or self._jobs_follow(name, decision)
-            or (self._coming and decision is None and self._just_ready(worker) and not self._slurm.busy(name))
-        ):
+        if decision is None:
+            late = self._coming and self._just_ready(worker) and not self._slurm.busy(name)
+        else:
+            late = self._jobs_follow(name, decision)
+        if late or (name in self.moving and (cordon is not None or self._just_ready(worker))):
             self.put_off = True
             return True
         return False
 
     def _just_ready(self, worker: Worker) -> bool:
         since = worker.ready_since
-        return since is not None and self._age(since.timestamp()) < JUST_NOW_SECONDS
+        return since is not None and self._within(JUST_NOW_SECONDS, since)
 
-    def _age(self, moment: float) -> float:
+    def _within(self, seconds: float, moment: datetime) -> bool:
         # A clock that is behind the one that said since when must not make it just now for ever.
-        age = self._seen.wall.timestamp() - moment
-        return age if age >= 0 else float("inf")
+        wall = self._seen.wall
+        return moment <= wall and (wall - moment).total_seconds() < seconds
 
     def _jobs_follow(self, name: str, decision: Decision | None) -> bool:
         view = self._seen.view

@@ -82,10 +82,11 @@ class Demand:
 def numbered(seen: Observation, slurm: SlurmState) -> Demand:
     """Decide about numbered workers."""
     nodeset = seen.nodeset
-    replicas = nodeset.wanted_replicas
+    replicas, mode = nodeset.wanted_replicas, nodeset.spec.scaling_mode
     demand = Demand(replicas)
-    same = [worker for worker in seen.workers if worker.mode == nodeset.spec.scaling_mode]
-    leave_other_mode(seen, demand)
+    same = [worker for worker in seen.workers if worker.mode == mode]
+    if len(same) < len(seen.workers):
+        leave_other_mode(seen, demand)
 
     active = [worker for worker in same if worker.active]
     excess = len(active) - replicas
@@ -96,9 +97,10 @@ def numbered(seen: Observation, slurm: SlurmState) -> Demand:
     replace_finished(seen, demand.stay, demand)
     leave_lost_pins(seen, demand)
 
-    present = {worker.ordinal for worker in seen.workers}
-    free = (ordinal for ordinal in itertools.count() if ordinal not in present)
-    create_numbered(seen, demand, itertools.islice(free, max(0, replicas - len(same))))
+    if len(same) < replicas:
+        present = {worker.ordinal for worker in seen.workers}
+        free = (ordinal for ordinal in itertools.count() if ordinal not in present)
+        create_numbered(seen, demand, itertools.islice(free, replicas - len(same)))
     if demand.creates:
         message = messages.creating_to_reach(len(demand.creates), replicas)
         demand.notes.append(Note(Reason.SCALING_UP, "ScaleUp", message))

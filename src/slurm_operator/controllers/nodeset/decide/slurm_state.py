@@ -7,7 +7,6 @@ themselves, and a condition that changes by itself would be written for ever.
 
 from __future__ import annotations
 
-import math
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,7 @@ from slurm_operator.slurm.model.records import BUSY_STATES
 from slurm_operator.slurm.model.view import Absent, AnswerReason, Unknown
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from slurm_operator.controllers.nodeset.decide.observation import Observation, Worker
     from slurm_operator.slurm.decide.node_changes import NodeChange, Outcome
@@ -85,9 +84,10 @@ class SlurmState:
         self.sees = view is not None and not view.stale(seen.now) and view.suspicion is None
         """Whether anything is known about any node."""
         self._listed: Mapping[str, Node] = view.nodes if view is not None and self.sees else {}
-        self._taken = -math.inf if view is None or view.listed_at is None else view.listed_at
         self.shared = shared(seen) | _elsewhere(seen)
         """Nodes that may be others than those of this NodeSet's workers: of these nothing is known."""
+        self._certain = self._certainly_listed()
+        self._blind: dict[str, Defer | None] = {}
         self.protects = seen.nodeset.protects_workers
         """Whether workers must be protected before they may get work."""
         self.budget = seen.budget if self.protects else None
@@ -125,8 +125,7 @@ class SlurmState:
 
     def node(self, name: str) -> Node | None:
         """Return a node if Slurm certainly has it."""
-        node = None if name in self.shared else self._listed.get(name)
-        return node if node is not None and self._taken > self._not_before(name) else None
+        return self._certain.get(name)
 
     def absent(self, name: str) -> Absent | None:
         """Return the evidence that Slurm certainly does not have a node."""
@@ -142,12 +141,14 @@ class SlurmState:
 
     def blind(self, name: str) -> Defer | None:
         """Say why nothing is known about a node, if so."""
-        if self.node(name) is not None:
+        if name in self._certain:
             return None
         if name in self.shared:
             return self.shared[name]
-        answer = self.answer(name)
-        return self._unknown(answer) if isinstance(answer, Unknown) else None
+        if name not in self._blind:
+            answer = self.answer(name)
+            self._blind[name] = self._unknown(answer) if isinstance(answer, Unknown) else None
+        return self._blind[name]
 
     def undrained(self, name: str) -> Defer | None:
         """Say why a node is not drained; None if no work is on it and none can come."""
@@ -253,6 +254,19 @@ class SlurmState:
         last = self.last_known(worker.slurm_name)
         return worker.matched or (last is not None and (worker.stated or alive(last)))
 
+    def _certainly_listed(self) -> Mapping[str, Node]:
+        """Return the nodes that Slurm certainly has: not shared, and listed after any write to them."""
+        seen, listed = self._seen, self._listed
+        taken = None if seen.view is None else seen.view.listed_at
+        if taken is None or taken <= seen.since:
+            return {}
+        written = {name for name, at in seen.written.items() if taken <= at}
+        if not written and not self.shared:
+            return listed
+        return {
+            name: node for name, node in listed.items() if name not in written and name not in self.shared
+        }
+
     def _not_before(self, name: str) -> float:
         seen = self._seen
         return max(seen.since, seen.written.get(name, seen.since)) if seen.written else seen.since
@@ -277,8 +291,8 @@ def _elsewhere(seen: Observation) -> dict[str, Defer]:
     here = seen.nodeset.spec.controller_ref.name
     found = {}
     for worker in seen.workers:
-        there = worker.labels.get(wellknown.LABEL_CLUSTER) or here
-        if there != here:
+        there = worker.labels.get(wellknown.LABEL_CLUSTER)
+        if there and there != here:
             text = messages.other_cluster(worker.name, there, here)
             found[worker.slurm_name] = Defer(Reason.NO_CONNECTION, text)
     return found
@@ -296,7 +310,12 @@ def alive(node: Node) -> bool:
 
 def draining(node: Node) -> bool:
     """Return whether a node is drained or draining, no matter which client drained it."""
-    return "DRAIN" in node.state and "UNDRAIN" not in node.state
+    return drain_in(node.state)
+
+
+def drain_in(state: Collection[str]) -> bool:
+    """Return whether a state says that its node is drained or draining."""
+    return "DRAIN" in state and "UNDRAIN" not in state
 
 
 def steady(reason: AnswerReason) -> str:

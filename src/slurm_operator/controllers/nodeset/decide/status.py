@@ -23,7 +23,7 @@ from slurm_operator.api.updates import UpdateStrategyType
 from slurm_operator.controllers.nodeset.decide import autoscale, messages, node_records, reservation
 from slurm_operator.controllers.nodeset.decide.actions import CreatePod
 from slurm_operator.controllers.nodeset.decide.autoscale import Power
-from slurm_operator.controllers.nodeset.decide.slurm_state import draining, slurm_state_of
+from slurm_operator.controllers.nodeset.decide.slurm_state import drain_in, slurm_state_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,6 +94,7 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
     """Return the status that belongs to what is seen and to what was decided about it."""
     slurm = slurm_state_of(seen)
     counts = _count(seen, decided)
+    blind = _blind(seen, slurm)
     fields: dict[str, Any] = {
         "replicas": counts.exist,
         "updatedReplicas": counts.updated,
@@ -101,7 +102,7 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
         "availableReplicas": counts.available,
         "unavailableReplicas": max(0, counts.desired - counts.available),
         "desired": counts.desired,
-        **_slurm_counts(seen, slurm),
+        **_slurm_counts(seen, blind),
         "observedGeneration": seen.nodeset.metadata.generation,
         "nodeSetHash": seen.revision.hash,
         "selector": seen.nodeset.selector,
@@ -114,7 +115,7 @@ def report(seen: Observation, decided: Plan, collision_count: int | None = None)
     conditions = (
         _ready(seen, decided, counts),
         _progressing(seen, slurm, decided, counts),
-        _degraded(seen, slurm, decided),
+        _degraded(seen, slurm, decided, blind),
     )
     found = (*conditions, _reservation(seen), _autoscaling(seen, slurm))
     return Report(fields, tuple(one for one in found if one is not None))
@@ -153,10 +154,15 @@ def _current(seen: Observation, worker: Worker) -> bool:
     return worker.revision in seen.revision.same
 
 
-def _slurm_counts(seen: Observation, slurm: SlurmState) -> dict[str, int]:
+def _blind(seen: Observation, slurm: SlurmState) -> Defer | None:
+    """Say why nothing is known about the node of a worker that Slurm could tell of."""
+    waits = (slurm.blind(worker.slurm_name) for worker in seen.workers)
+    return next((wait for wait in waits if wait is not None and wait.reason not in _ORDINARY), None)
+
+
+def _slurm_counts(seen: Observation, blind: Defer | None) -> dict[str, int]:
     status = seen.nodeset.status
-    blind = (slurm.blind(worker.slurm_name) for worker in seen.workers)
-    if any(wait is not None and wait.reason not in _ORDINARY for wait in blind):
+    if blind is not None:
         return {
             "slurmIdle": status.slurm_idle,
             "slurmAllocated": status.slurm_allocated,
@@ -165,12 +171,17 @@ def _slurm_counts(seen: Observation, slurm: SlurmState) -> dict[str, int]:
         }
     listed = {} if seen.view is None else seen.view.nodes
     found = (listed.get(name) for name in {worker.slurm_name for worker in seen.workers})
-    nodes = [node for node in found if node is not None]
+    # Of thousands of nodes there are few different states.
+    states = Counter(node.state for node in found if node is not None)
+
+    def count(*words: str) -> int:
+        return sum(number for state, number in states.items() if not {*words}.isdisjoint(state))
+
     return {
-        "slurmIdle": sum("IDLE" in node.state for node in nodes),
-        "slurmAllocated": sum("ALLOCATED" in node.state or "MIXED" in node.state for node in nodes),
-        "slurmDown": sum("DOWN" in node.state for node in nodes),
-        "slurmDrain": sum(draining(node) for node in nodes),
+        "slurmIdle": count("IDLE"),
+        "slurmAllocated": count("ALLOCATED", "MIXED"),
+        "slurmDown": count("DOWN"),
+        "slurmDrain": sum(number for state, number in states.items() if drain_in(state)),
     }
 
 
@@ -245,10 +256,10 @@ def _under_way(decided: Plan, counts: _Counts) -> Condition:
     return _condition(kind, status=False, reason=Reason.SETTLED, message=text)
 
 
-def _degraded(seen: Observation, slurm: SlurmState, decided: Plan) -> Condition:
+def _degraded(seen: Observation, slurm: SlurmState, decided: Plan, blind: Defer | None) -> Condition:
     kind = wellknown.CONDITION_DEGRADED
     before = _unasked_before(seen, slurm, kind)
-    wrong = _wrong(seen, slurm, decided, unasked=before is not None)
+    wrong = _wrong(seen, slurm, decided, blind, unasked=before is not None)
     if before is not None and before.reason in _OF_SLURM and not wrong:
         return _condition(kind, status=True, reason=Reason(before.reason), message=before.message)
     if not wrong:
@@ -258,11 +269,11 @@ def _degraded(seen: Observation, slurm: SlurmState, decided: Plan) -> Condition:
     return _with_last_words(found, before)
 
 
-def _wrong(seen: Observation, slurm: SlurmState, decided: Plan, *, unasked: bool) -> list[tuple[Reason, str]]:
+def _wrong(
+    seen: Observation, slurm: SlurmState, decided: Plan, unable: Defer | None, *, unasked: bool
+) -> list[tuple[Reason, str]]:
     """Return what needs attention, a word and a sentence each, the worst first."""
     found: list[tuple[Reason, str]] = []
-    blind = (slurm.blind(worker.slurm_name) for worker in seen.workers)
-    unable = next((wait for wait in blind if wait is not None and wait.reason not in _ORDINARY), None)
     if unable is not None and not unasked:
         found.append((unable.reason, unable.message))
     # While the state of nodes cannot be determined, each blocked worker would only repeat that.
