@@ -14,13 +14,17 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide import finalizer
 from slurm_operator.controllers.nodeset.decide.plan import plan
-from slurm_operator.controllers.nodeset.run.background import BackgroundTasks, SlurmQuestions, run_decision
+from slurm_operator.controllers.nodeset.run.background import (
+    BackgroundTasks,
+    SlurmQuestions,
+    costed,
+    run_decision,
+)
 from slurm_operator.controllers.nodeset.run.claim_writes import ClaimWriter
 from slurm_operator.controllers.nodeset.run.execute import Actor
 from slurm_operator.controllers.nodeset.run.nodeset_metrics import NodeSetCollector
@@ -49,7 +53,6 @@ from slurm_operator.kube.runtime.sources import Channel, any_of, ignore_status
 if TYPE_CHECKING:
     from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.observation import Observation
-    from slurm_operator.controllers.nodeset.decide.plan import Plan
     from slurm_operator.controllers.nodeset.run.reconcile_state import NodeSetState
     from slurm_operator.controllers.shared.wiring import Wiring
     from slurm_operator.slurm.model.view import ViewUpdate
@@ -172,13 +175,16 @@ class NodeSetController:
         hashes = state.template.hashes
         inputs = ReconcileInputs(nodeset, reference, revision, fit, hashes, outcome.certain, outcome.budget)
 
+        await asyncio.sleep(0)
         seen = await self._observer.observe(inputs, state)
         if finalizer.keeps_shared(seen):
             await self._children.keep_shared(nodeset, outcome)
-        decided, cost = await run_decision(seen, lambda: _costed(seen))
+        decided, cost = await run_decision(seen, lambda: costed(lambda: plan(seen)))
         state.pace.planned(cost, decided, nodeset.metadata.generation)
         if self._plans is not None:
             self._plans.planned(seen, decided)
+            # With thousands of workers each of these steps is a turn of the event loop.
+            await asyncio.sleep(0)
         work = PlannedWork(
             inputs=inputs,
             seen=seen,
@@ -228,12 +234,6 @@ class NodeSetController:
         self._caches.expectations.forget(key)
         if self._plans is not None:
             self._plans.forgotten(key)
-
-
-def _costed(seen: Observation) -> tuple[Plan, float]:
-    """Plan, and return what that took of a processor: on a busy machine much more time has passed."""
-    started = time.thread_time()
-    return plan(seen), time.thread_time() - started
 
 
 def _now() -> float:

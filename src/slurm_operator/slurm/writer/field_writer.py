@@ -184,10 +184,14 @@ class FieldWriter:
             batch.settle(batch, remaining)
 
     async def _carry_out(self, batch: Batch) -> None:
-        groups = [*grouped(await self._needed(batch))]
+        needed = await self._needed(batch)
+        decided = asyncio.get_running_loop().time()
+        # Deciding about thousands of nodes has taken a turn of its own already.
+        await asyncio.sleep(0)
+        groups = [*grouped(needed)]
         retries = _MAX_RETRIES
         while groups:
-            refused, late = await self._send(groups, batch)
+            refused, late = await self._send(groups, batch, decided)
             if not refused and not late:
                 return
             try:
@@ -196,6 +200,7 @@ class FieldWriter:
                 for group, error in refused:
                     batch.settle(group.names, Failed(error))
                 raise
+            decided = asyncio.get_running_loop().time()
             again = self._again(refused, batch, fresh_nodes, retries)
             retries -= len(again)
             groups = [*again, *grouped(self._decide(batch, _names(late), fresh_nodes))]
@@ -301,18 +306,17 @@ class FieldWriter:
         return updates
 
     async def _send(
-        self, groups: Iterable[Group], batch: Batch
+        self, groups: Iterable[Group], batch: Batch, decided: float
     ) -> tuple[list[tuple[Group, Refused]], Sequence[Group]]:
         """Send requests, a few at a time, and settle them; return the refused, and those not sent in time."""
         refused: list[tuple[Group, Refused]] = []
         queue = deque(groups)
-        begun = asyncio.get_running_loop().time()
         try:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(_WORKERS):
-                    tasks.create_task(self._send_each(queue, batch, refused, begun))
+                    tasks.create_task(self._send_each(queue, batch, refused, decided))
         finally:
-            if any(at >= begun for at in self._written.values()):
+            if any(at >= decided for at in self._written.values()):
                 self._watch.wake()
         return refused, queue
 

@@ -163,7 +163,9 @@ def _since(worker: Worker, wall: datetime) -> datetime:
 def decisions(decided: Plan) -> Iterator[tuple[str, str]]:
     """Yield each decision with what it is about."""
     for action in decided.actions:
-        kind = DECISIONS.get(type(action), "")
+        kind = DECISIONS.get(type(action))
+        if kind is None:
+            continue
         match action:
             case do.DrainNodes(names=names) | do.UndrainNodes(names=names) | do.ResumeNodes(names=names):
                 yield from ((kind, name) for name in names)

@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from slurm_operator.objects.slurmd import WorkerTemplate
     from slurm_operator.slurm.rest.connections import Connection
 
-# Plans may keep a processor busy for about a quarter of the time while workers come and go, and for a
-# tenth while they only become ready; thousands of workers also mean thousands of events, so with their number
-# the distance grows to a tenth of a second at least.
+# Plans and reports may keep a processor busy for about a quarter of the time while workers come and go, and
+# for a sixteenth while they only become ready; thousands of workers also mean thousands of events, so with
+# their number the distance grows to a tenth of a second at least.
 _DISTANCE: Final = 3.0
 _LONGEST_DISTANCE: Final = 1.0
-_CALM_DISTANCE: Final = 9.0
+_CALM_DISTANCE: Final = 15.0
 _LONGEST_CALM_DISTANCE: Final = 3.0
 _DISTANCE_PER_WORKER: Final = 0.0002
 _LONGEST_LEAST: Final = 0.1
@@ -62,7 +62,10 @@ _LEAST_AFTER_ERROR: Final = 1.0
 
 @dataclass(slots=True)
 class ReconcilePace:
-    """What the last plan cost, and when its reconcile ended. Without it the next one does not wait."""
+    """What the last plan and its report cost, and when that reconcile ended.
+
+    Without it the next one does not wait.
+    """
 
     cost: float = 0.0
     """Seconds of processor time."""
@@ -87,6 +90,10 @@ class ReconcilePace:
         """Note what a plan cost, and whether workers come or go."""
         self.cost = cost
         self.calm = None if plan.moves else generation
+
+    def reported(self, cost: float) -> None:
+        """Note what the report of the last plan cost."""
+        self.cost += cost
 
     def end(self) -> None:
         """Note that a reconcile has ended."""

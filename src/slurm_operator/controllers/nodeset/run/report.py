@@ -19,7 +19,7 @@ from slurm_operator.api.reasons import Reason
 from slurm_operator.api.shared import ConditionStatus, find_condition
 from slurm_operator.controllers.nodeset.decide import messages, status
 from slurm_operator.controllers.nodeset.decide.scale import CREATING
-from slurm_operator.controllers.nodeset.run.background import run_decision
+from slurm_operator.controllers.nodeset.run.background import costed, run_decision
 from slurm_operator.controllers.shared.conditions import stalled
 from slurm_operator.controllers.shared.pod_problems import complaint
 from slurm_operator.controllers.shared.status_writer import StatusWriter
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from slurm_operator.api.shared import Condition
     from slurm_operator.controllers.nodeset.decide.actions import Note
+    from slurm_operator.controllers.nodeset.decide.observation import Observation
     from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork, ReconcileOutcome
     from slurm_operator.controllers.shared.problems import NodeSetProblem
     from slurm_operator.kube.client.client import Client
@@ -96,8 +97,11 @@ class NodeSetReporter:
         """Write the status that belongs to what was seen, decided and done, and tell what is new."""
         collisions = work.state.revisions.collision_count
         work.outcome.troubles |= work.state.reported.late
-        _note_pods(work)
-        said = await run_decision(work.seen, lambda: status.report(work.seen, work.plan, collisions))
+        _note_pods(work, await run_decision(work.seen, lambda: _not_running(work.seen)))
+        said, cost = await run_decision(
+            work.seen, lambda: costed(lambda: status.report(work.seen, work.plan, collisions))
+        )
+        work.state.pace.reported(cost)
         await self._write(work, said.fields, conditions(work.nodeset, said.conditions, work.outcome))
         self._tell(work)
 
@@ -150,13 +154,18 @@ class NodeSetReporter:
         self._events.event(nodeset, "Warning", trouble.event, _ACTIONS[trouble.event], trouble.message)
 
 
-def _note_pods(work: PlannedWork) -> None:
-    """Note that pods do not run although they should by now."""
-    waiting = [one for one in work.seen.workers if not (one.ready or one.deleting or one.finished)]
-    if not waiting:
-        return
-    placed_by = work.seen.wall - timedelta(seconds=_PATIENCE)
+def _not_running(seen: Observation) -> dict[str, str] | None:
+    """Return why pods do not run although they should by now, by name; None if all run."""
+    waiting = [one for one in seen.workers if not (one.ready or one.deleting or one.finished)]
+    placed_by = seen.wall - timedelta(seconds=_PATIENCE)
     found = {one.name: said for one in waiting if (said := complaint(one.pod, placed_by))}
+    return found if waiting else None
+
+
+def _note_pods(work: PlannedWork, found: dict[str, str] | None) -> None:
+    """Note that pods do not run although they should by now."""
+    if found is None:
+        return
     if found:
         name = min(found)
         text = messages.pods_not_running(len(found), name, found[name])

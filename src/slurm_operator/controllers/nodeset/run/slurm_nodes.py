@@ -13,7 +13,8 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import structlog
 
@@ -41,7 +42,7 @@ from slurm_operator.slurm.decide.node_changes import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from slurm_operator.controllers.nodeset.run.background import BackgroundTasks
     from slurm_operator.controllers.nodeset.run.reconcile_state import PlannedWork
@@ -51,6 +52,11 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.rest.connections import Connection
 
 log = structlog.get_logger(__name__)
+
+T = TypeVar("T")
+
+# What a thousand nodes are to be told takes some ten milliseconds of the event loop.
+_TOLD_AT_ONCE: Final = 1000
 
 StateChange = DrainNodes | UndrainNodes | ResumeNodes | ResumeCloudNodes | PowerUpNodes
 
@@ -103,6 +109,8 @@ class Slurm:
     def recall(self, work: PlannedWork) -> None:
         """Report the writes that Slurm did not accept, as far as they are still wanted."""
         nodes = work.state.nodes
+        if not nodes.states.items and not nodes.fields.items:
+            return
         states: set[tuple[str, NodeChange]] = set()
         fields: set[tuple[str, NodeChange]] = set()
         for action in work.plan.actions:
@@ -154,7 +162,12 @@ class Slurm:
             return
         requested = [item for action in actions for item in action.changes.items()]
         waiting = nodes.fields.wait(requested, _now(), work.outcome)
-        some = [dict(action.changes.items() - waiting) for action in actions]
+        some = [
+            {name: change for name, change in action.changes.items() if (name, change) not in waiting}
+            if waiting
+            else action.changes
+            for action in actions
+        ]
         changes = [one for one in some if one]
         if changes:
             self._background.start(key, TaskKind.FIELDS, _tell(key, connection, changes, nodes))
@@ -179,18 +192,29 @@ async def _change(connection: Connection, changes: Mapping[str, NodeChange], nod
 async def _tell(
     key: Key, connection: Connection, changes: Sequence[Mapping[str, NodeChange]], nodes: NodeWrites
 ) -> bool:
-    replies = await asyncio.gather(*(connection.writer.write(some) for some in changes))
-    found = next((bad for answers in replies if (bad := _trouble(answers, write_messages.SET_FIELDS))), None)
-    undone = [
-        (name, some[name])
-        for some, answers in zip(changes, replies, strict=True)
-        for name, answer in answers.items()
-        if _refused(answer)
-    ]
+    found: NodeSetProblem | None = None
+    undone: list[tuple[str, NodeChange]] = []
+    for part in in_parts(changes, _TOLD_AT_ONCE):
+        replies = await asyncio.gather(*(connection.writer.write(some) for some in part))
+        bad = (_trouble(answers, write_messages.SET_FIELDS) for answers in replies)
+        found = found or next((one for one in bad if one), None)
+        undone += [
+            (name, some[name])
+            for some, answers in zip(part, replies, strict=True)
+            for name, answer in answers.items()
+            if _refused(answer)
+        ]
     nodes.fields.tried([item for some in changes for item in some.items()], undone, found, _now())
     if found is not None:
         log.warning("fields of Slurm nodes were not written", nodeset=str(key), why=found.message)
     return found is not None
+
+
+def in_parts(changes: Sequence[Mapping[str, T]], most: int) -> Iterator[list[dict[str, T]]]:
+    """Yield the changes of each field, those of so many nodes at a time."""
+    waiting = [iter(some.items()) for some in changes]
+    while part := [some for one in waiting if (some := dict(islice(one, most)))]:
+        yield part
 
 
 def _state_change(action: StateChange) -> NodeChange:

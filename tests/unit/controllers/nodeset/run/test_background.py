@@ -22,7 +22,7 @@ from slurm_operator.controllers.nodeset.run.background import (
     slowly,
 )
 from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
-from slurm_operator.controllers.nodeset.run.slurm_nodes import NodeWrites
+from slurm_operator.controllers.nodeset.run.slurm_nodes import NodeWrites, in_parts
 from slurm_operator.controllers.shared.problems import NodeSetProblem
 from slurm_operator.kube.models.meta import Key
 from slurm_operator.kube.runtime.sources import Channel
@@ -333,3 +333,14 @@ async def test_what_takes_too_long_is_left_for_later() -> None:
     assert await each(range(200), crowd.work, 0.0) == [*range(200)]
     assert crowd.begun == []
     assert await each(range(200), crowd.work, 3600.0) == []
+
+
+def test_the_fields_of_thousands_of_nodes_are_written_in_parts() -> None:
+    """Each part has so many nodes of each field, in their order, until all were written."""
+    comments, features = dict.fromkeys("abcde", "comment"), dict.fromkeys("ab", "features")
+    assert [*in_parts([comments, features], 2)] == [
+        [{"a": "comment", "b": "comment"}, {"a": "features", "b": "features"}],
+        [{"c": "comment", "d": "comment"}],
+        [{"e": "comment"}],
+    ]
+    assert [*in_parts([], 2)] == []

@@ -92,13 +92,15 @@ MOVING = Plan(waits=(Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),))
 
 
 def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None:
-    """The share of a processor is a quarter while workers come or go, and a tenth otherwise."""
+    """The share of a processor is a quarter while workers come or go, and a sixteenth otherwise."""
     pace = ReconcilePace()
-    pace.planned(0.3, MOVING, generation=2)
-    assert pace.distance(10_000, 2) == pytest.approx(0.9)
-    pace.planned(0.3, Plan(), generation=2)
-    assert pace.distance(10_000, 2) == pytest.approx(2.7)
-    assert pace.distance(10_000, 3) == pytest.approx(0.9)
+    pace.planned(0.1, MOVING, generation=2)
+    assert pace.distance(10_000, 2) == pytest.approx(0.3)
+    pace.planned(0.1, Plan(), generation=2)
+    assert pace.distance(10_000, 2) == pytest.approx(1.5)
+    assert pace.distance(10_000, 3) == pytest.approx(0.3)
+    pace.reported(0.05)
+    assert (pace.distance(10_000, 2), pace.distance(10_000, 3)) == pytest.approx((2.25, 0.45))
     pace.planned(60.0, Plan(), generation=2)
     assert (pace.distance(10_000, 2), pace.distance(10_000, 3)) == (3.0, 1.0)
     pace.planned(0.0, Plan(), generation=2)
@@ -109,7 +111,7 @@ def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None
 async def test_a_change_of_the_nodeset_does_not_wait_for_the_longer_distance() -> None:
     """The wait looks at the NodeSet every now and then."""
     pace, generation = ReconcilePace(), 2
-    pace.planned(0.3, Plan(), generation)
+    pace.planned(0.18, Plan(), generation)
     pace.end()
     loop = asyncio.get_running_loop()
     began = loop.time()
