@@ -59,7 +59,8 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
         figures = await _scale_out(run, sizes)
         figures |= await told("scale-in", phases.scale_in(run, workers // 2))
         figures |= await told("rolling update", phases.rolling_update(run))
-        figures |= await told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
+        if sizes.jobs:
+            figures |= await told("ends of jobs", phases.job_end(run, min(sizes.jobs, workers // 4)))
         figures |= await phases.memory(run, "after_all")
         figures |= await phases.stalls(run, workers)
         if most > workers:
@@ -80,16 +81,17 @@ async def measure_scale_out(box: Box, sizes: Sizes, log: Path) -> phases.Figures
 
 
 async def _scale_out(run: phases.Run, sizes: Sizes) -> phases.Figures:
-    """Scale out and do nothing for a minute, between two turns of the plain client."""
+    """Scale out and do nothing for a minute, between the turns of the plain client."""
     stage, workers = run.stage, sizes.workers
     await stage.until(lambda: stage.nodeset.status.ready_replicas == 1, "the first worker is ready")
     await run.at_rest()
-    plain = [await told("plain client", phases.raw_scale_out(run, workers))]
+    plain = [await told("plain client", phases.raw_scale_out(run, workers))] if sizes.plain_runs else []
     figures = await told("scale-out", phases.scale_out(run, workers))
     figures |= await told("idle", phases.idle(run, sizes.idle_seconds))
     figures |= await phases.memory(run, str(workers))
-    plain.append(await told("plain client", phases.raw_scale_out(run, workers)))
-    return figures | phases.compared(figures, plain)
+    if sizes.plain_runs > 1:
+        plain.append(await told("plain client", phases.raw_scale_out(run, workers)))
+    return figures | phases.compared(figures, plain) if plain else figures
 
 
 async def measure_ended_jobs(
@@ -152,7 +154,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--workers", type=int, default=Sizes.workers)
     parser.add_argument("--most", type=int, default=Sizes.most, help="workers of the last figures of memory")
-    parser.add_argument("--jobs", type=int, default=Sizes.jobs, help="workers whose jobs are ended")
+    parser.add_argument(
+        "--jobs", type=int, default=Sizes.jobs, help="workers whose jobs are ended; 0 leaves that out"
+    )
+    parser.add_argument(
+        "--plain-runs",
+        type=int,
+        choices=(0, 1, 2),
+        default=Sizes.plain_runs,
+        help="how often the plain client creates the same pods",
+    )
     parser.add_argument("--idle-seconds", type=float, default=Sizes.idle_seconds)
     parser.add_argument(
         "--scale-out",
@@ -187,7 +198,13 @@ def main() -> None:
     options = parser.parse_args()
     if (options.scale_out or options.ended_jobs) and options.save_baseline:
         parser.error("--scale-out and --ended-jobs compare commits; they have no baseline to save")
-    sizes = Sizes(options.workers, 0 if options.compare else options.most, options.jobs, options.idle_seconds)
+    sizes = Sizes(
+        options.workers,
+        0 if options.compare else options.most,
+        options.jobs,
+        options.idle_seconds,
+        plain_runs=options.plain_runs,
+    )
     if options.page:
         page = report.markdown(report.baseline("nodeset"), goals(sizes), words(sizes))
         report.into_page(report.PAGE, "nodeset", page)

@@ -24,6 +24,8 @@ class Sizes:
     jobs: int = 100
     idle_seconds: float = 60.0
     quiet_seconds: float = 4.0
+    plain_runs: int = 2
+    """How often the plain client creates the same pods: before the scale-out, and after it."""
 
 
 def goals(sizes: Sizes) -> Goals:
