@@ -94,6 +94,7 @@ def work(connection: Connection, seen: Observation) -> PlannedWork:
         state=NodeSetState(seen.nodeset.metadata.uid),
         outcome=ReconcileOutcome(),
         observe_again=again,
+        generation=lambda: seen.nodeset.metadata.generation,
     )
 
 

@@ -194,6 +194,7 @@ class NodeSetController:
             state=state,
             outcome=outcome,
             observe_again=lambda: self._observe_again(inputs, state),
+            generation=lambda: self._generation(nodeset.key),
         )
         await self._actor.act(work)
         if seen.settled and not nodeset.deleting:

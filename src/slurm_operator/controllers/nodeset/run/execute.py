@@ -36,7 +36,7 @@ FINALIZERS: Final = "the finalizers of NodeSet"
 # About half a second of an API server that has nothing else to do. While no worker comes or goes it is a part
 # of many workers, since reconciles of all of them are few then.
 _CONDITIONS: Final = 200
-_CONDITIONS_PART: Final = 20
+_CONDITIONS_PART: Final = 10
 # The end of a pod that is in no cache is no event.
 _REQUEUE_SECONDS: Final = 10.0
 _GUARDS: Final = {do.AddFinalizer(wellknown.FINALIZER_DRAIN), do.RecordExternal(external=True)}
@@ -102,7 +102,7 @@ class Actor:
         before = set(work.outcome.troubles)
         workers = 0 if work.plan.moves else len(work.seen.workers)
         most = max(_CONDITIONS, workers // _CONDITIONS_PART)
-        await self._pods.patch_status(work, waiting[:most], workers)
+        await self._pods.patch_status(work, waiting[:most], 0.0 if work.plan.moves else _pause(work))
         if len(waiting) > most:
             work.outcome.requeue_after(0.05)
         return [trouble for trouble in work.outcome.troubles if trouble not in before]
@@ -182,6 +182,11 @@ class Actor:
             work.outcome.trouble(Reason.PODS_LEFT, why)
             work.outcome.requeue_after(_REQUEUE_SECONDS)
         return why is None
+
+
+def _pause(work: PlannedWork) -> float:
+    """Return for how long the next reconcile would have to wait in any case."""
+    return work.state.pace.left(len(work.seen.workers), work.generation())
 
 
 def _settling(work: PlannedWork) -> set[str]:

@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 # is left is planned again.
 _UPKEEP_SECONDS: Final = 1.0
 _CONDITIONS_SECONDS: Final = 0.3
-_CONDITIONS_SECONDS_PER_WORKER: Final = 0.00015
-_MOST_CONDITIONS_SECONDS: Final = 1.5
 _HURRY_SECONDS: Final = 0.1
 _SOON: Final = 0.05
 # How long a reconcile deletes at most, and how long before a list counts no more another one is asked for.
@@ -202,17 +200,18 @@ class Pods:
         if await each(ordered[cordons:], patch, self._spare(work, _UPKEEP_SECONDS)):
             work.outcome.requeue_after(_SOON)
 
-    async def patch_status(self, work: PlannedWork, actions: Iterable[PatchPodStatus], workers: int) -> None:
+    async def patch_status(self, work: PlannedWork, actions: Iterable[PatchPodStatus], pause: float) -> None:
         """Change conditions of ours; those of the kubelet are in the same list and stay.
 
-        `workers`: for how many of them there is more time than usual.
+        `pause`: for how many seconds nothing else is to be done, unless the NodeSet is changed.
         """
-        by_workers = _CONDITIONS_SECONDS_PER_WORKER * workers
-        left = await each(
-            actions,
-            lambda action: self._patch(work, action.name, status_patch(action), subresource="status"),
-            self._spare(work, max(_CONDITIONS_SECONDS, min(_MOST_CONDITIONS_SECONDS, by_workers))),
-        )
+        generation = work.nodeset.metadata.generation
+
+        async def patch(action: PatchPodStatus) -> None:
+            if work.generation() == generation:
+                await self._patch(work, action.name, status_patch(action), subresource="status")
+
+        left = await each(actions, patch, self._spare(work, max(_CONDITIONS_SECONDS, pause)))
         if left:
             work.outcome.requeue_after(_SOON)
 

@@ -62,7 +62,7 @@ _LEAST_AFTER_ERROR: Final = 1.0
 
 @dataclass(slots=True)
 class ReconcilePace:
-    """What the last plan and its report cost, and when that reconcile ended.
+    """What the last plan and its report cost, and from when on the next reconcile keeps its distance.
 
     Without it the next one does not wait.
     """
@@ -72,11 +72,12 @@ class ReconcilePace:
     calm: int | None = None
     """The generation of the NodeSet for which no worker was to come or go; None: some are."""
     ended: float = 0.0
+    """When the reconcile ended; while no worker comes or goes, when it began to write conditions of pods."""
+    _reported: bool = False
 
     async def wait(self, workers: int, generation: Callable[[], int | None]) -> None:
         """Keep the distance to the last reconcile that its cost and the number of workers ask for."""
-        loop = asyncio.get_running_loop()
-        while (left := self.ended + self.distance(workers, generation()) - loop.time()) > 0:  # noqa: ASYNC110 - it is time that passes
+        while (left := self.left(workers, generation())) > 0:  # noqa: ASYNC110 - it is time that passes
             await asyncio.sleep(min(left, _LOOK_AGAIN))
 
     def distance(self, workers: int, generation: int | None) -> float:
@@ -94,10 +95,18 @@ class ReconcilePace:
     def reported(self, cost: float) -> None:
         """Note what the report of the last plan cost."""
         self.cost += cost
+        self.ended = asyncio.get_running_loop().time()
+        self._reported = True
+
+    def left(self, workers: int, generation: int | None) -> float:
+        """Return for how long the next reconcile is to wait from now on."""
+        return self.ended + self.distance(workers, generation) - asyncio.get_running_loop().time()
 
     def end(self) -> None:
         """Note that a reconcile has ended."""
-        self.ended = asyncio.get_running_loop().time()
+        if self.calm is None or not self._reported:
+            self.ended = asyncio.get_running_loop().time()
+        self._reported = False
 
 
 @dataclass(slots=True)
@@ -162,6 +171,8 @@ class PlannedWork:
     outcome: ReconcileOutcome
     observe_again: Callable[[], Awaitable[Observation]]
     """Observes what is known by then."""
+    generation: Callable[[], int | None]
+    """Returns the generation of the NodeSet by then; None if it is gone."""
 
     @property
     def nodeset(self) -> NodeSet:

@@ -91,7 +91,8 @@ def test_troubles_come_before_what_the_plan_complains_of() -> None:
 MOVING = Plan(waits=(Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),))
 
 
-def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None:
+@virtual_time
+async def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None:
     """The share of a processor is a quarter while workers come or go, and a sixteenth otherwise."""
     pace = ReconcilePace()
     pace.planned(0.1, MOVING, generation=2)
@@ -121,3 +122,30 @@ async def test_a_change_of_the_nodeset_does_not_wait_for_the_longer_distance() -
     began = loop.time()
     await pace.wait(10_000, lambda: 3 if loop.time() - began > 1.5 else 2)
     assert 1.5 <= loop.time() - began < 2.0
+
+
+@virtual_time
+async def test_conditions_are_written_while_the_next_reconcile_waits_anyway() -> None:
+    """The distance begins with them; while workers come or go it begins when the reconcile has ended."""
+    pace, loop = ReconcilePace(), asyncio.get_running_loop()
+    for decided, left in ((Plan(), 1.5), (MOVING, 0.6)):
+        pace.planned(0.1, decided, 2)
+        pace.reported(0.1)
+        began = loop.time()
+        assert pace.left(10_000, 2) == pytest.approx(3.0 if decided is not MOVING else 0.6)
+        await asyncio.sleep(1.5)
+        pace.end()
+        await pace.wait(10_000, lambda: 2)
+        assert loop.time() - began == pytest.approx(1.5 + left)
+
+
+@virtual_time
+async def test_a_reconcile_that_failed_before_its_report_keeps_its_distance_from_the_end() -> None:
+    """What was reported before does not count."""
+    pace, loop = ReconcilePace(), asyncio.get_running_loop()
+    pace.planned(0.1, Plan(), 2)
+    pace.reported(0.0)
+    pace.end()
+    await asyncio.sleep(60.0)
+    pace.end()
+    assert pace.ended == loop.time()
