@@ -68,7 +68,7 @@ class Batching:
     """How long a busy stream gathers data: a short time, or until a read is worth its wake-up."""
 
     seconds: float = 0.05  # short against any reconcile
-    size: int = 2**16
+    size: int = 3 * 2**14  # three records of TLS, the most that a read has for certain (`process.memory`)
 
     def delay(self, size: int, since: float) -> float:
         """Return how long to let a stream gather data, from the size of its last read and the time since."""

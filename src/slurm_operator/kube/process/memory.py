@@ -4,7 +4,8 @@ A burst of requests needs memory for a moment, and two habits would let the proc
 size from which it takes memory from the kernel piece by piece as soon as such a piece is freed; from then on
 answers of megabytes lie between small objects, and what lies between cannot be given back. And asyncio gives
 each TLS connection a buffer of 256 KiB, zeroed, hence resident: with a connection per watch and dozens for a
-burst that is more than all the pods of a large cluster. TLS sends 16 KiB at most at a time.
+burst that is more than all the pods of a large cluster. Each record of TLS, 16 KiB at most, is also decrypted
+into a piece of that size.
 
 Both are told otherwise at the start. Where there is no glibc, or another asyncio, nothing happens.
 
@@ -25,10 +26,13 @@ import gc
 import sys
 from typing import Final
 
+from slurm_operator.kube.client.watch_stream import BATCHING
+
 # The parameters of mallopt(3): above the first size each piece is the kernel's, and goes back to it when it
 # is freed; the top of the heap goes back from the second size on; threads share the one heap.
 _MALLOC_OPTIONS: Final = ((-3, 128 * 1024), (-1, 128 * 1024), (-8, 1))
-_TLS_BUFFER: Final = 32 * 1024
+# A batch, and the record that is not complete yet. With less, each read of a burst would wait for more.
+_TLS_BUFFER: Final = BATCHING.size + 2**14
 
 
 def tame() -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from slurm_operator.kube.client.watch_stream import BATCHING
+
 ROOT = Path(__file__).parents[4]
 ENVIRONMENT = {"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"}
 # Pieces of the size of an answer, between small ones that stay; the first round teaches glibc its habit.
@@ -42,8 +44,8 @@ def test_what_a_burst_needed_is_given_back() -> None:
     assert _kept("wild") > 20 * 1024
 
 
-def test_this_asyncio_has_the_size_of_its_buffers_where_it_is_set() -> None:
-    """What is set is what asyncio reads: a connection's buffer is as large as its `max_size` says."""
+def _buffer_bytes() -> int:
+    """Return how much one connection of this asyncio reads at once."""
     program = """
 import asyncio.sslproto, ssl
 from slurm_operator.kube.process import memory
@@ -58,4 +60,18 @@ asyncio.run(main())
     run = subprocess.run(
         [sys.executable, "-c", program], env=ENVIRONMENT, capture_output=True, text=True, check=True
     )
-    assert int(run.stdout) == 32 * 1024
+    return int(run.stdout)
+
+
+def test_one_read_of_a_busy_watch_is_a_whole_batch() -> None:
+    """What is set is what asyncio reads: a batch, and a record of TLS of which only a part has come.
+
+    Less than a batch would ask the kernel for more, and wait for it, with every read of a burst.
+    """
+    record = 2**14
+    assert _buffer_bytes() >= BATCHING.size + record
+
+
+def test_a_connection_takes_no_large_block() -> None:
+    """asyncio decrypts each record into a block of that size: a large one is the kernel's, page by page."""
+    assert _buffer_bytes() < 128 * 1024
