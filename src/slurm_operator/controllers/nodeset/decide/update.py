@@ -54,23 +54,24 @@ def update(seen: Observation, slurm: SlurmState, demand: Demand) -> int:
             worker for worker in healthy if in_window(seen, slurm, worker) or _undecided(slurm, worker)
         ]
     else:
-        ordered = sorted(
-            scale_in_order(healthy, slurm, RemovalCause.UPDATE),
-            key=lambda one: not marked(one, RemovalCause.UPDATE),
-        )
-        picked = ordered[: max(0, budget)]
+        begun = [worker for worker in healthy if marked(worker, RemovalCause.UPDATE)]
+        picked = scale_in_order(begun, slurm, RemovalCause.UPDATE)[: max(0, budget)]
+        if len(picked) < budget:
+            # Only now: to order thousands of workers takes a good part of a plan.
+            others = [worker for worker in healthy if not marked(worker, RemovalCause.UPDATE)]
+            picked += scale_in_order(others, slurm, RemovalCause.UPDATE)[: budget - len(picked)]
         chosen += picked
         budget -= len(picked)
     demand.going |= {worker.uid: RemovalCause.UPDATE for worker in chosen}
-    begun = [worker for worker in chosen if not marked(worker, RemovalCause.UPDATE)]
-    if begun:
+    fresh = [worker for worker in chosen if not marked(worker, RemovalCause.UPDATE)]
+    if fresh:
         scheduled = kind == UpdateStrategyType.SCHEDULED_UPDATE
         reason, action = (
             (Reason.SCHEDULED_UPDATE, "ScheduledUpdate")
             if scheduled
             else (Reason.ROLLING_UPDATE, "RollingUpdate")
         )
-        demand.notes.append(Note(reason, action, messages.replacing_old(len(begun))))
+        demand.notes.append(Note(reason, action, messages.replacing_old(len(fresh))))
     return max(0, budget)
 
 
