@@ -236,8 +236,20 @@ class Director:
             return False
         return True
 
+    def refuses(self, write: Write | None) -> bool:
+        """Return whether a write is to be refused instead of sent on."""
+        return self._spoiled(write, faults.REFUSE)
+
+    def _spoiled(self, write: Write | None, how: str) -> bool:
+        fault = self.fault
+        spoiled = write is not None and fault is not None and fault.do == how and fault.hits_write(write)
+        self.hit |= spoiled
+        return spoiled
+
     def between(self, write: Write | None) -> bool:
         """Do what is due when the server has answered; return whether the answer may be sent back."""
+        if self._spoiled(write, faults.LOSE):
+            return False
         if write is not None and self._kills_at(write, "kill-accepted"):
             self.kill()
             return False

@@ -5,6 +5,8 @@ A fault is written as words of the form key=value, as in `do=kill-before write='
     do=kill-before | kill-accepted | kill-after     write=POINT
         kill -9 of the operator at one write: before it is sent on; when the server has accepted it, before
         the answer is sent back; when the operator has had the answer, up to its next write
+    do=refuse | do=lose                             write=POINT
+        a write is answered with 500 and not sent on; or it is sent on and its answer is lost: without a kill
     do=withhold         kind=RESOURCE [name=NAME]   watch events are held back until the fault ends
     do=stale            kind=RESOURCE [write=POINT] kill -9; lists then show the state before the scenario's
                                                     changes, and watches are held back, until the fault ends
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from faultlab.writes import Write
 
 KILLS: Final = ("kill-before", "kill-accepted", "kill-after")
+REFUSE, LOSE = "refuse", "lose"
 WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM = (
     "withhold",
     "stale",
@@ -37,7 +40,8 @@ WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM = (
     "freeze",
     "frozen-slurm",
 )
-_KINDS: Final = (*KILLS, WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM)
+_AT_WRITES: Final = (*KILLS, REFUSE, LOSE)
+_KINDS: Final = (*_AT_WRITES, WITHHOLD, STALE, ANSWER, DELAY, RESET, DRIP, FREEZE, FROZEN_SLURM)
 _OLD_VIEWS: Final = (WITHHOLD, STALE, FROZEN_SLURM)
 _STATUSES: Final = (409, 429, 500, 504)
 # The words of the text form whose names are no names of fields.
@@ -50,7 +54,7 @@ class Fault:
 
     do: str
     point: str = ""
-    """The write at which the operator is killed."""
+    """The write at which it happens."""
     server: str = ""
     method: str = ""
     kind: str = ""
@@ -70,8 +74,8 @@ class Fault:
     def __post_init__(self) -> None:
         if self.do not in _KINDS:
             raise ScenarioError(f"do={self.do}: use one of {', '.join(_KINDS)}")
-        if (self.do in KILLS and not self.point) or (self.point and self.do not in (*KILLS, STALE)):
-            raise ScenarioError("write=… names the write at which the operator is killed, and only that")
+        if (self.do in _AT_WRITES and not self.point) or (self.point and self.do not in (*_AT_WRITES, STALE)):
+            raise ScenarioError(f"write=… names the write of do={', '.join(_AT_WRITES)} and {STALE}")
         if self.do in (WITHHOLD, STALE) and not self.kind:
             raise ScenarioError(f"do={self.do} needs kind=…, a resource such as pods")
         if self.do == ANSWER and self.status not in _STATUSES:
@@ -85,7 +89,7 @@ class Fault:
         return self.do in KILLS
 
     def hits_write(self, write: Write) -> bool:
-        """Return whether the operator is killed at this write."""
+        """Return whether this is the write at which it happens."""
         return bool(self.point) and write.counted and write.point == self.point
 
     def hits(self, server: str, method: str, kind: str, name: str) -> bool:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from faultlab.faults import Fault
     from faultlab.writes import Write
 
-_OK: Final = 200
+_OK, _INTERNAL_ERROR = 200, 500
 _HOP_BY_HOP: Final = frozenset(
     {"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "host"}
 )
@@ -91,6 +91,9 @@ class Proxy:
         write = self._director.record(call)
         if not await self._director.before(write, call):
             return _cut(request)
+        if write is not None and self._director.refuses(write):
+            write.status = _INTERNAL_ERROR
+            return web.json_response(status_body(write.status), status=write.status)
         fault = self._director.current(call)
         if fault is not None and self._director.spend(fault):
             answer = await self._spoil(request, call, fault)

@@ -276,6 +276,9 @@ class Run:
         """Ask until the answer is empty; it says what is still missing."""
         end = asyncio.get_running_loop().time() + seconds
         while missing := await question():
+            if self._slurm.lost:
+                # It has failed, whatever comes; the jobs are added to its problems.
+                raise FaultlabError(f"not waited for, as a job was lost: {missing}")
             if self._operator is not None and len(self._operator.ends) >= _ENDS:
                 raise FaultlabError(f"the operator does not stay up: {self._operator.tail()}")
             if asyncio.get_running_loop().time() > end:

@@ -81,9 +81,9 @@ def plan(suite: str, found: Reference, most: int, ways: Sequence[str] = faults.K
         held = [Fault(faults.WITHHOLD, kind=kind, seconds=_HELD_SECONDS) for kind in kinds]
         return [*held, Fault(faults.FROZEN_SLURM, server=SLURM, method="GET", seconds=_HELD_SECONDS)]
     if suite == "errors":
-        return _errors(
-            sorted({write.kind.partition("/")[0] for write in found.writes if write.server != SLURM})
-        )
+        kinds = sorted({write.kind.partition("/")[0] for write in found.writes if write.server != SLURM})
+        at_writes = [Fault(do, point=write.point) for write in points for do in (faults.REFUSE, faults.LOSE)]
+        return [*at_writes, *_errors(kinds)]
     return []
 
 

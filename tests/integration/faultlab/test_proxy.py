@@ -250,6 +250,24 @@ async def test_a_stale_view_that_is_not_asked_for_is_not_reached() -> None:
         assert (made.kills, made.director.hit) == (1, False)
 
 
+async def test_one_write_is_refused() -> None:
+    """The server does not see it, the operator lives on, and the next one passes."""
+    async with bench(Fault("refuse", point=POINT)) as made:
+        assert [await made.patch(), made.upstream.writes, made.kills] == [500, 0, 0]
+        assert made.director.hit
+        assert [await made.patch(), made.upstream.writes, made.kills] == [200, 1, 0]
+        assert [write.status for write in made.director.writes] == [500, 200]
+
+
+async def test_the_answer_to_one_write_is_lost() -> None:
+    """The server has done it, the operator lives on and does not know."""
+    async with bench(Fault("lose", point=POINT)) as made:
+        assert [await made.patch(), made.upstream.writes, made.kills] == [0, 1, 0]
+        assert made.director.hit
+        assert [await made.patch(), made.upstream.writes, made.kills] == [200, 2, 0]
+        assert [write.status for write in made.director.writes] == [200, 200]
+
+
 @pytest.mark.parametrize("do", ["stale", "withhold"])
 async def test_an_old_view_is_not_reached_by_a_request_that_it_does_not_change(do: str) -> None:
     """A write or a read of one object of the kind is answered as always."""

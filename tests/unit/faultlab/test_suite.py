@@ -71,6 +71,14 @@ def test_stale_and_withheld_go_over_the_kinds_of_which_events_come() -> None:
     assert [fault.do for fault in withheld] == [faults.WITHHOLD, faults.WITHHOLD, faults.FROZEN_SLURM]
 
 
+def test_each_sampled_write_is_refused_once_and_its_answer_is_lost_once() -> None:
+    """Without a crash, so that the process that gets the error must cope with it."""
+    planned = plan("errors", REFERENCE, 1)
+    for do in (faults.REFUSE, faults.LOSE):
+        points = [fault.point for fault in planned if fault.do == do]
+        assert points == [fault.point for fault in plan("crash", REFERENCE, 1, ["kill-before"])]
+
+
 def test_every_planned_fault_can_be_given_back() -> None:
     """What is planned can be repeated from the command line."""
     for suite in ("crash", "stale", "withheld", "errors"):
