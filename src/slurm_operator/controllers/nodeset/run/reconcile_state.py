@@ -46,13 +46,15 @@ if TYPE_CHECKING:
 
 # Plans and reports may keep a processor busy for about a quarter of the time while workers come and go, and
 # for a sixteenth while they only become ready; thousands of workers also mean thousands of events, so with
-# their number the distance grows to a tenth of a second at least.
+# their number the distance grows to a tenth of a second at least, and further while they become ready: else
+# the more there are, the more reconciles look at each of them.
 _DISTANCE: Final = 3.0
 _LONGEST_DISTANCE: Final = 1.0
 _CALM_DISTANCE: Final = 15.0
 _LONGEST_CALM_DISTANCE: Final = 3.0
 _DISTANCE_PER_WORKER: Final = 0.0002
 _LONGEST_LEAST: Final = 0.1
+_CALM_DISTANCE_PER_WORKER: Final = 0.0003
 # A change of the NodeSet shortens the wait.
 _LOOK_AGAIN: Final = 0.2
 # How soon to requeue after a conflict, if the change behind it sends no event to us.
@@ -84,7 +86,11 @@ class ReconcilePace:
         """Return how long after the last reconcile the next one may begin."""
         calm = self.calm is not None and self.calm == generation
         times, longest = (_CALM_DISTANCE, _LONGEST_CALM_DISTANCE) if calm else (_DISTANCE, _LONGEST_DISTANCE)
-        least = min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
+        least = (
+            _CALM_DISTANCE_PER_WORKER * workers
+            if calm
+            else min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
+        )
         return min(longest, max(least, times * self.cost))
 
     def planned(self, cost: float, plan: Plan, generation: int) -> None:
