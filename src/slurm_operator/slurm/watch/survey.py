@@ -206,6 +206,8 @@ class Survey:
                 await asyncio.sleep(0)
                 self._identify(found.cluster)
                 self.node_trust.listed(found.nodes, now)
+                # So has comparing them with those before; until here the view is the one before.
+                await asyncio.sleep(0)
                 if self._nodes.listed(found.last_update, now, answered):
                     self._log.warning("slurmctld's clock went backwards; it may be another slurmctld")
                     self.node_trust.interrupted()

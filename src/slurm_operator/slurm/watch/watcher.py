@@ -234,11 +234,13 @@ class SlurmWatch:
             listed = False
         if not listed and self._woken is None:
             self._woken = woken
+        # With thousands of nodes, finding what has changed and each part of telling it are turns of their own.
+        await asyncio.sleep(0)
         updates = self._news(woken)
         self._time_aging()
         for update in updates:
-            self._tell(update)
             await asyncio.sleep(0)
+            self._tell(update)
 
     async def _pause(self) -> None:
         """Wait until the next round is due, or a caller wakes the watch; meanwhile ask for states of jobs."""
