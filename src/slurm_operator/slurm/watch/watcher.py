@@ -234,7 +234,7 @@ class SlurmWatch:
             listed = False
         if not listed and self._woken is None:
             self._woken = woken
-        # With thousands of nodes, finding what has changed and each part of telling it are turns of their own.
+        # With thousands of nodes, finding what has changed is a turn of its own, and so is each part of it.
         await asyncio.sleep(0)
         updates = self._news(woken)
         self._time_aging()
