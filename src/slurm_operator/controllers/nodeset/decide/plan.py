@@ -36,6 +36,7 @@ from slurm_operator.controllers.nodeset.decide.actions import (
     Defer,
     DeletePod,
     Note,
+    OwnClaim,
     PatchPod,
     PatchPodStatus,
     RemovalCause,
@@ -197,14 +198,14 @@ def _carry_out(seen: Observation, slurm: SlurmState, draft: _Draft) -> None:
     for worker in seen.workers:
         if not worker.active:
             continue
-        cause = demand.going.get(worker.uid)
-        if cause is None and not volumes:
-            continue
-        claims, conflicts = own_claims(seen, worker, cause)
-        draft.before += claims
-        demand.waits += conflicts
+        cause, claims = demand.going.get(worker.uid), list[OwnClaim]()
+        if volumes:
+            claims, conflicts = own_claims(seen, worker, cause)
+            draft.before += claims
+            demand.waits += conflicts
+            if cause is None:
+                draft.before += restore(seen, worker)
         if cause is None:
-            draft.before += restore(seen, worker)
             continue
         decision = _decide(seen, slurm, worker, claims)
         draft.decisions[worker.uid] = decision
