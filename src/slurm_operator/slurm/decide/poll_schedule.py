@@ -106,10 +106,6 @@ class Poll:
         """Tell whether it is time to ask, if this often is wanted."""
         return self.sent is None or now - self.sent >= self.interval(wanted, hurry=hurry) - _EPSILON
 
-    def rested(self, now: float) -> bool:
-        """Return whether asking again takes half of the time of the server at most."""
-        return self.sent is None or now - self.sent >= 2 * self.took
-
     def since(self, now: float, whole: float) -> int | None:
         """Return the moment to ask for changes since, or None for the whole list."""
         return None if now - self.whole_at >= whole - _EPSILON else self._update_time

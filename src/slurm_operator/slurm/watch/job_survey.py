@@ -53,7 +53,6 @@ class JobSurvey:
         self._book = JobBook()
         # By node: since when it drains, by slurmctld's clock.
         self._covered: dict[str, float] = {}
-        self._doubts = 0
 
     @property
     def covered(self) -> frozenset[str]:
@@ -72,7 +71,6 @@ class JobSurvey:
     def doubt(self) -> None:
         """Take in a sign that it may be another slurmctld: what its predecessor said covers no drain."""
         self._covered = {}
-        self._doubts += 1
 
     def interval(self, settled: Collection[str], *, woken: bool) -> float:
         """Return how often the list is needed: at once if nodes that look drained were written to."""
@@ -90,7 +88,7 @@ class JobSurvey:
 
     async def ask(self, view: ClusterView, *, whole: bool) -> bool:
         """Ask for the list, after the nodes of a view; return whether it came."""
-        sent, doubts = asyncio.get_running_loop().time(), self._doubts
+        sent = asyncio.get_running_loop().time()
         certain = whole or self._book.doubtful
         since = None if certain else self.poll.since(sent, self._timing.whole)
         try:
@@ -110,10 +108,6 @@ class JobSurvey:
             listing = self._book.listing(found.jobs, sent)
             self.jobs = await in_slices(listing, namespace=self._rest.namespace)
             self.poll.listed(found.last_update, sent, answered)
-            if self._doubts != doubts:
-                # A list of nodes that was read meanwhile shows it: these may be the jobs of the one before.
-                self.poll.forget()
-                return False
             self._cover(view.nodes, found.last_update)
         self.listed_at, self.failure = sent, None
         return True

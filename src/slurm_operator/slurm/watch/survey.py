@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
@@ -43,11 +43,6 @@ if TYPE_CHECKING:
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
     from slurm_operator.slurm.watch.polled_api import PolledApi
-
-# A list of jobs that takes so long is worth a second list of nodes meanwhile.
-_LONG_SECONDS: Final = 0.5
-# With more entries two lists at once might need more than half of the memory for replies of a namespace.
-_MOST_BESIDE: Final = 16_384
 
 
 class Survey:
@@ -134,7 +129,9 @@ class Survey:
         if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
         # Only now, for it may have been another slurmctld that listed the jobs.
-        await self._ask_about_owed()
+        await self._jobs.ask_about(self.owed, self.view.cluster)
+        self.owed -= self._jobs.known
+        self._show_jobs(frozenset(self.owed))
         waits = bool(self.owed) or (awaited and self._jobs.old(self.settled, now))
         poll = self._jobs.poll
         # Their jobs are to be asked about from now on.
@@ -142,15 +139,11 @@ class Survey:
         needed = waits or began
         wanted = 0.0 if needed else self._jobs.interval(self.settled, woken=woken)
         self._lists_took = self._nodes.took
-        due = poll.due(wanted, now, hurry=needed) or (began and poll.rested(now))
         # The end of a job that was seen is worth another list, but not after a failure.
-        if due or (waits and freed and self._jobs.failure is None):
-            if began and not waits and self._may_list_beside():
-                await self._ask_jobs_beside_nodes()
-            else:
-                came = await self._jobs.ask(self.view, whole=needed)
-                self._lists_took += 0.0 if began else poll.took
-                self._show_jobs(frozenset() if came else self.view.owed)
+        if poll.due(wanted, now, hurry=needed) or (waits and freed and self._jobs.failure is None):
+            came = await self._jobs.ask(self.view, whole=needed)
+            self._lists_took += 0.0 if began else poll.took
+            self._show_jobs(frozenset() if came else self.view.owed)
         self._jobs.ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
             await self._ask_reservations()
@@ -159,35 +152,6 @@ class Survey:
         if self.view.listed_at != before:
             self.view = replace(self.view, answered_at=asyncio.get_running_loop().time())
         return True
-
-    def _may_list_beside(self) -> bool:
-        """Return whether the list of jobs takes long, and there is room for it beside one of nodes."""
-        entries = len(self.view.nodes) + sum(self.view.jobs.counts.values())
-        return self._jobs.poll.took >= _LONG_SECONDS and entries <= _MOST_BESIDE
-
-    async def _ask_jobs_beside_nodes(self) -> None:
-        """List the jobs on nodes that have begun to drain and, meanwhile, the nodes once more.
-
-        The last list of nodes has shown these drains, so this list of jobs covers them. While it is read,
-        jobs end: the second list of nodes shows that, and the next one would come seconds later.
-        """
-        asking = asyncio.create_task(self._jobs.ask(self.view, whole=True))
-        try:
-            # The jobs are the older list: about what only the second list of nodes shows they say nothing.
-            await asyncio.sleep(0.001)
-            await self._ask_nodes(asyncio.get_running_loop().time(), whole=True)
-            await asking
-        finally:
-            asking.cancel()
-            await asyncio.wait((asking,))
-        self._jobs.follow(self.view)
-        await self._ask_about_owed()
-
-    async def _ask_about_owed(self) -> None:
-        """Ask for the states of the jobs on nodes that look drained; some may need no other list of jobs."""
-        await self._jobs.ask_about(self.owed, self.view.cluster)
-        self.owed -= self._jobs.known
-        self._show_jobs(frozenset(self.owed))
 
     def states_due(self) -> float | None:
         """Return when to ask for the states of jobs; None if there is no reason to."""
