@@ -21,6 +21,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import signal
 import sys
 import tempfile
@@ -53,7 +54,7 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
     async with (
         running_machines(box, machines(sizes)),
         staged(box, 1) as stage,
-        running(box, NAMESPACE, log) as operator,
+        running(box, NAMESPACE, log, core=sizes.core) as operator,
     ):
         run = phases.Run(box, stage, operator, sizes.quiet_seconds)
         figures = await _scale_out(run, sizes)
@@ -75,7 +76,7 @@ async def measure_scale_out(box: Box, sizes: Sizes, log: Path) -> phases.Figures
     async with (
         running_machines(box, machines(sizes)),
         staged(box, 1) as stage,
-        running(box, NAMESPACE, log) as operator,
+        running(box, NAMESPACE, log, core=sizes.core) as operator,
     ):
         return await _scale_out(phases.Run(box, stage, operator, sizes.quiet_seconds), sizes)
 
@@ -192,18 +193,24 @@ def main() -> None:
     parser.add_argument(
         "--nodes-per-job", type=int, default=1, help="with --ended-jobs: how many workers each job has"
     )
+    parser.add_argument(
+        "--own-core",
+        action="store_true",
+        help="keep one core for the operator alone, and everything else off it: no turn waits for a core",
+    )
     parser.add_argument("--log", type=Path, help="keep the operator's log in this file")
     report.add_options(parser)
     parser.add_argument("--page", action="store_true", help="only write that table, from the baseline")
     options = parser.parse_args()
-    if (options.scale_out or options.ended_jobs) and options.save_baseline:
-        parser.error("--scale-out and --ended-jobs compare commits; they have no baseline to save")
+    if (options.scale_out or options.ended_jobs or options.own_core) and options.save_baseline:
+        parser.error("--scale-out, --ended-jobs and --own-core have no baseline to save")
     sizes = Sizes(
         options.workers,
         0 if options.compare else options.most,
         options.jobs,
         options.idle_seconds,
         plain_runs=options.plain_runs,
+        core=reserved_core() if options.own_core else None,
     )
     if options.page:
         page = report.markdown(report.baseline("nodeset"), goals(sizes), words(sizes))
@@ -232,6 +239,15 @@ def main() -> None:
                 aims |= per_worker_goals()
                 named |= per_worker_words(sizes.workers, options.compare)
             report.measure(name, options, lambda: take(part, sizes, options.compare), aims, named)
+
+
+def reserved_core() -> int:
+    """Keep this process, and all that it starts, off one core; return that core."""
+    *others, core = sorted(os.sched_getaffinity(0))
+    if not others:
+        raise SystemExit("bench.nodeset: --own-core needs two cores at least")
+    os.sched_setaffinity(0, others)
+    return core
 
 
 def take(

@@ -121,9 +121,14 @@ class Operator:
 
 @asynccontextmanager
 async def running(
-    box: Box, namespace: str, log: Path, *flags: str, status_host: str = "127.0.0.1"
+    box: Box,
+    namespace: str,
+    log: Path,
+    *flags: str,
+    status_host: str = "127.0.0.1",
+    core: int | None = None,
 ) -> AsyncIterator[Operator]:
-    """Run the operator for one namespace until the block ends, with more flags if any are given."""
+    """Run the operator for one namespace until the block ends, on one core only if that is given."""
     servers = ("metrics", "health", "profile")
     command = [
         *(sys.executable, "-m", "slurm_operator", "manager", f"--kubeconfig={box.kubeconfig}"),
@@ -137,6 +142,8 @@ async def running(
             *command, stdout=output, stderr=output, env=environment
         )
     try:
+        if core is not None:
+            os.sched_setaffinity(process.pid, {core})
         async with aiohttp.ClientSession() as session:
             operator = Operator(process, log, session)
             await operator.started(status_host)
