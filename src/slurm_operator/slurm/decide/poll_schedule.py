@@ -86,7 +86,7 @@ class WatchTiming:
 class Poll:
     """When one list was asked for, and what to ask for next."""
 
-    __slots__ = ("_cost", "_limit", "_update_time", "sent", "took", "whole_at")
+    __slots__ = ("_cost", "_limit", "_update_time", "sent", "took", "whole_at", "whole_took")
 
     def __init__(self, cost: float = 0.0, limit: float = float("inf")) -> None:
         self.sent: float | None = None
@@ -96,6 +96,8 @@ class Poll:
         self._update_time: int | None = None
         self.whole_at = float("-inf")
         """When the last whole list was asked for; never, if it does not count any more."""
+        self.whole_took = 0.0
+        """How long it took; `took` is as short as the answer that nothing has changed."""
 
     def interval(self, wanted: float, *, hurry: bool = False) -> float:
         """Return how long to wait between requests if this often is wanted."""
@@ -106,6 +108,10 @@ class Poll:
         """Tell whether it is time to ask, if this often is wanted."""
         return self.sent is None or now - self.sent >= self.interval(wanted, hurry=hurry) - _EPSILON
 
+    def rested(self, now: float) -> bool:
+        """Return whether asking again takes half of the time of the server at most."""
+        return self.sent is None or now - self.sent >= 2 * self.took
+
     def since(self, now: float, whole: float) -> int | None:
         """Return the moment to ask for changes since, or None for the whole list."""
         return None if now - self.whole_at >= whole - _EPSILON else self._update_time
@@ -115,6 +121,7 @@ class Poll:
         went_back = self._update_time is not None and 0 < update_time < self._update_time
         self._update_time = update_time if update_time > 0 else None
         self.whole_at = sent
+        self.whole_took = now - sent
         self.asked(sent, now)
         return went_back
 

@@ -29,10 +29,10 @@ from slurm_operator.slurm.rest.thread_turns import in_slices
 from slurm_operator.slurm.watch.questions import of_same_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
-    from slurm_operator.slurm.model.records import JobStateList, Node
+    from slurm_operator.slurm.model.records import JobStateList
     from slurm_operator.slurm.model.view import ClusterView
     from slurm_operator.slurm.watch.polled_api import PolledApi
     from slurm_operator.slurm.watch.questions import Questions
@@ -53,6 +53,9 @@ class JobSurvey:
         self._book = JobBook()
         # By node: since when it drains, by slurmctld's clock.
         self._covered: dict[str, float] = {}
+        # The same of those that the list of jobs that is read now may cover.
+        self._drains: dict[str, float] = {}
+        self._doubts = 0
 
     @property
     def covered(self) -> frozenset[str]:
@@ -66,11 +69,14 @@ class JobSurvey:
 
     def follow(self, view: ClusterView) -> None:
         """Take in a list of nodes: a drain that has ended is covered no more."""
-        self._covered = {} if view.suspicion is not None else lasting_drains(self._covered, view.nodes)
+        nodes = view.nodes if view.suspicion is None else {}
+        self._covered = lasting_drains(self._covered, nodes)
+        self._drains = lasting_drains(self._drains, nodes)
 
     def doubt(self) -> None:
         """Take in a sign that it may be another slurmctld: what its predecessor said covers no drain."""
         self._covered = {}
+        self._doubts += 1
 
     def interval(self, settled: Collection[str], *, woken: bool) -> float:
         """Return how often the list is needed: at once if nodes that look drained were written to."""
@@ -88,7 +94,8 @@ class JobSurvey:
 
     async def ask(self, view: ClusterView, *, whole: bool) -> bool:
         """Ask for the list, after the nodes of a view; return whether it came."""
-        sent = asyncio.get_running_loop().time()
+        sent, doubts = asyncio.get_running_loop().time(), self._doubts
+        self._drains = drain_times(view.nodes, view.nodes)
         certain = whole or self._book.doubtful
         since = None if certain else self.poll.since(sent, self._timing.whole)
         try:
@@ -108,15 +115,19 @@ class JobSurvey:
             listing = self._book.listing(found.jobs, sent)
             self.jobs = await in_slices(listing, namespace=self._rest.namespace)
             self.poll.listed(found.last_update, sent, answered)
-            self._cover(view.nodes, found.last_update)
+            if self._doubts != doubts:
+                # A list of nodes that was read meanwhile shows it: these may be the jobs of the one before.
+                self.poll.forget()
+                return False
+            self._cover(found.last_update)
         self.listed_at, self.failure = sent, None
         return True
 
-    def _cover(self, nodes: Mapping[str, Node], made: int) -> None:
-        """Note which drains a list of jobs covers that slurmctld made in some second, after these nodes."""
+    def _cover(self, made: int) -> None:
+        """Note which drains a list of jobs covers that slurmctld made in some second."""
         certain = not (self.jobs.unplaced or self._book.doubtful)
-        times = drain_times(nodes, nodes) if certain else {}
-        self._covered = {name: since for name, since in times.items() if since < made}
+        drains = self._drains if certain else {}
+        self._covered = {name: since for name, since in drains.items() if since < made}
 
     def states_due(self) -> float | None:
         """Return when to ask for the states of jobs; None if there is no reason to."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
@@ -40,9 +40,16 @@ from slurm_operator.slurm.watch.job_survey import JobSurvey
 from slurm_operator.slurm.watch.questions import Questions, of_same_cluster
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
     from slurm_operator.slurm.watch.polled_api import PolledApi
+
+# A list of jobs that takes so long is worth lists of nodes meanwhile.
+_LONG_SECONDS: Final = 0.5
+# With more entries two lists at once might need more than half of the memory for replies of a namespace.
+_MOST_BESIDE: Final = 16_384
 
 
 class Survey:
@@ -56,7 +63,9 @@ class Survey:
         self.settled: frozenset[str] = frozenset()
         """Nodes that look drained by their own state."""
         self.owed: set[str] = set()
-        """Those of them that need another list of jobs and have not been announced with it yet."""
+        """Those of them that need another list of jobs."""
+        self.decided: set[str] = set()
+        """Those of them of which that list has come since they were last announced."""
         self._rest = rest
         self._timing = timing
         self._log = log
@@ -129,9 +138,7 @@ class Survey:
         if self.node_trust.wants_uptime or self._uptimes.due(timing.uptime, now):
             await self._ask_uptime()
         # Only now, for it may have been another slurmctld that listed the jobs.
-        await self._jobs.ask_about(self.owed, self.view.cluster)
-        self.owed -= self._jobs.known
-        self._show_jobs(frozenset(self.owed))
+        await self._ask_about_owed()
         waits = bool(self.owed) or (awaited and self._jobs.old(self.settled, now))
         poll = self._jobs.poll
         # Their jobs are to be asked about from now on.
@@ -139,11 +146,15 @@ class Survey:
         needed = waits or began
         wanted = 0.0 if needed else self._jobs.interval(self.settled, woken=woken)
         self._lists_took = self._nodes.took
+        due = poll.due(wanted, now, hurry=needed) or (began and poll.rested(now))
         # The end of a job that was seen is worth another list, but not after a failure.
-        if poll.due(wanted, now, hurry=needed) or (waits and freed and self._jobs.failure is None):
-            came = await self._jobs.ask(self.view, whole=needed)
-            self._lists_took += 0.0 if began else poll.took
-            self._show_jobs(frozenset() if came else self.view.owed)
+        if due or (waits and freed and self._jobs.failure is None):
+            if began and self._may_list_beside():
+                await self._ask_jobs_beside_nodes()
+            else:
+                came = await self._jobs.ask(self.view, whole=needed)
+                self._lists_took += 0.0 if began else poll.took
+                self._decide(self.owed if came else ())
         self._jobs.ends.watch(self._draining, self.view.jobs.by_node)
         if self._reservations.due(0.0 if self._reservations_changed else timing.reservations, now):
             await self._ask_reservations()
@@ -152,6 +163,49 @@ class Survey:
         if self.view.listed_at != before:
             self.view = replace(self.view, answered_at=asyncio.get_running_loop().time())
         return True
+
+    def _may_list_beside(self) -> bool:
+        """Return whether there is room for a list of jobs beside one of nodes."""
+        return len(self.view.nodes) + sum(self.view.jobs.counts.values()) <= _MOST_BESIDE
+
+    async def _ask_jobs_beside_nodes(self) -> None:
+        """List the jobs on nodes that have begun to drain and, if that takes long, the nodes meanwhile.
+
+        The last list of nodes has shown these drains, so this list of jobs covers them. While it is read,
+        jobs end: the later lists of nodes show that, and the next one would come seconds later.
+        """
+        jobs, before, loop = self._jobs, frozenset(self.owed), asyncio.get_running_loop()
+        usual = jobs.poll.whole_took
+        over = loop.time() + usual
+        asking = asyncio.create_task(jobs.ask(self.view, whole=True))
+        try:
+            # Requested first, so the jobs are the older list: they say nothing about what only a later list
+            # of nodes shows. With more jobs than the last time, that one was no measure.
+            await asyncio.wait((asking,), timeout=_LONG_SECONDS if usual < _LONG_SECONDS else 0.001)
+            while not asking.done() and await self._ask_nodes(loop.time(), whole=True):
+                # Half of another one is to fit into the time that the list of jobs usually takes.
+                if loop.time() + self._nodes.took / 2 > over:
+                    break
+            came = await asking
+        finally:
+            asking.cancel()
+            await asyncio.wait((asking,))
+        self._lists_took = self._nodes.took
+        # Else the nodes are of another cluster by now.
+        self._decide(before if came and jobs is self._jobs else ())
+        await self._ask_about_owed()
+
+    def _decide(self, names: Iterable[str]) -> None:
+        """Show the jobs; these nodes had looked drained when the list of them was requested."""
+        decided = self.owed.intersection(names)
+        self.decided |= decided
+        self.owed -= decided
+        self._show_jobs(frozenset(self.owed))
+
+    async def _ask_about_owed(self) -> None:
+        """Ask for the states of the jobs on nodes that look drained; some may need no other list of jobs."""
+        await self._jobs.ask_about(self.owed, self.view.cluster)
+        self._decide(self._jobs.known)
 
     def states_due(self) -> float | None:
         """Return when to ask for the states of jobs; None if there is no reason to."""
@@ -229,7 +283,8 @@ class Survey:
             self._log.warning("slurmrestd reports another cluster", before=self._cluster, now=cluster)
             self.node_trust = NodeListTrust(self.node_trust.trust)
             self._jobs = JobSurvey(self._rest, self._timing, self._questions)
-            self.settled, self.owed, self._draining = frozenset(), set(), frozenset()
+            self.settled, self._draining = frozenset(), frozenset()
+            self.owed, self.decided = set(), set()
             self.view = ClusterView(
                 stale_after=self.view.stale_after, jobs_stale_after=self.view.jobs_stale_after
             )

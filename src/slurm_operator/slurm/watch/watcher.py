@@ -289,9 +289,8 @@ class SlurmWatch:
         previous, view = self._published, self.view
         changes = {change.name: change for change in deltas(previous, view)}
         genuine = frozenset(changes)
-        if self._survey.owed and _jobs_are_newer(view):
-            self._announce(self._survey.owed, changes)
-            self._survey.owed = set()
+        self._announce(self._survey.decided, changes)
+        self._survey.decided = set()
         since, names = self._announced
         if woken is not None and view.listed_at is not None and since <= woken < view.listed_at:
             late = frozenset() if _jobs_are_newer(view) else (names & self._survey.settled) - view.covered
