@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.api import wellknown
@@ -143,7 +144,8 @@ class NodeSetController:
             # One of the same name may have gone without a reconcile that saw it.
             self._background.drop(key)
         state = self._states.of(key, live.metadata.uid)
-        await state.pace.wait(len(state.read.workers), lambda: self._generation(key))
+        answered_at = partial(self._observer.answered_at, live)
+        await state.pace.wait(len(state.read.workers), lambda: self._generation(key), answered_at)
         live = self._caches.nodesets.store.get(key)
         if live is None or live.metadata.uid != state.uid:
             return None  # it went in the meantime, and that has put its key into the queue again
@@ -180,7 +182,7 @@ class NodeSetController:
         if finalizer.keeps_shared(seen):
             await self._children.keep_shared(nodeset, outcome)
         decided, cost = await run_decision(seen, lambda: costed(lambda: plan(seen)))
-        state.pace.planned(cost, decided, nodeset.metadata.generation)
+        state.pace.planned(cost, decided, nodeset.metadata.generation, seen.now)
         if self._plans is not None:
             self._plans.planned(seen, decided)
             # With thousands of workers each of these steps is a turn of the event loop.

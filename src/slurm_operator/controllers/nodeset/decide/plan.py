@@ -95,10 +95,15 @@ class Plan:
 
         Those that start and are not registered yet are only waited for.
         """
-        removals = any(one.cause is not RemovalCause.REGISTRATION for one in self.blocked)
-        return bool(removals or self.going or self.waits) or not all(
+        wanted = any(one.cause is not RemovalCause.REGISTRATION for one in self.blocked)
+        return bool(wanted or self.going or self.waits) or not all(
             isinstance(action, PatchPod | PatchPodStatus | WriteNodes) for action in self.actions
         )
+
+    @property
+    def removals_wait(self) -> bool:
+        """Return whether workers are to be removed and are not, mostly because jobs are on them."""
+        return any(one.cause not in (None, RemovalCause.REGISTRATION) for one in self.blocked)
 
 
 @dataclass(slots=True)

@@ -107,6 +107,11 @@ class Observer:
             return None
         return self._connections.get(key)
 
+    def answered_at(self, nodeset: NodeSet) -> float | None:
+        """Return when the newest list of nodes was here, with the jobs if they were needed for it."""
+        connection = self._connections.get(_controller_key(nodeset))
+        return None if connection is None else connection.view.answered_at
+
     def _controller_state(self, inputs: ReconcileInputs) -> ControllerState:
         nodeset, reference = inputs.nodeset, inputs.controller_ref
         if reference.state is ControllerState.STAYS:

@@ -75,12 +75,26 @@ class ReconcilePace:
     """The generation of the NodeSet for which no worker was to come or go; None: some are."""
     ended: float = 0.0
     """When the reconcile ended; while no worker comes or goes, when it began to write conditions of pods."""
+    blocked_at: float | None = None
+    """When the observation was made on which the last plan decided that a removal waits; None: none does."""
     _reported: bool = False
 
-    async def wait(self, workers: int, generation: Callable[[], int | None]) -> None:
-        """Keep the distance to the last reconcile that its cost and the number of workers ask for."""
-        while (left := self.left(workers, generation())) > 0:  # noqa: ASYNC110 - it is time that passes
+    async def wait(
+        self, workers: int, generation: Callable[[], int | None], answered_at: Callable[[], float | None]
+    ) -> None:
+        """Keep the distance to the last reconcile that its cost and the number of workers ask for.
+
+        If a removal waits, a newer answer of Slurm ends the distance: it may be what that waits for, and
+        lists of thousands of nodes keep a distance themselves.
+        """
+        while (left := self.left(workers, generation())) > 0 and not self._answered(answered_at()):  # noqa: ASYNC110
             await asyncio.sleep(min(left, _LOOK_AGAIN))
+
+    def _answered(self, answered_at: float | None) -> bool:
+        """Return whether Slurm has answered since a plan that blocked removals."""
+        if answered_at is None or self.blocked_at is None:
+            return False
+        return answered_at > self.blocked_at
 
     def distance(self, workers: int, generation: int | None) -> float:
         """Return how long after the last reconcile the next one may begin."""
@@ -93,10 +107,11 @@ class ReconcilePace:
         )
         return min(longest, max(least, times * self.cost))
 
-    def planned(self, cost: float, plan: Plan, generation: int) -> None:
-        """Note what a plan cost, and whether workers come or go."""
+    def planned(self, cost: float, plan: Plan, generation: int, now: float) -> None:
+        """Note what a plan for the observation of a moment cost, and whether workers come or go."""
         self.cost = cost
         self.calm = None if plan.moves else generation
+        self.blocked_at = now if plan.removals_wait else None
 
     def reported(self, cost: float) -> None:
         """Note what the report of the last plan cost."""

@@ -9,7 +9,7 @@ import pytest
 from slurm_operator.api.reasons import Reason
 from slurm_operator.api.shared import Condition
 from slurm_operator.controllers.nodeset.decide import messages
-from slurm_operator.controllers.nodeset.decide.actions import Defer
+from slurm_operator.controllers.nodeset.decide.actions import Blocked, Defer, RemovalCause
 from slurm_operator.controllers.nodeset.decide.plan import Plan
 from slurm_operator.controllers.nodeset.run import report
 from slurm_operator.controllers.nodeset.run.reconcile_state import (
@@ -88,6 +88,11 @@ def test_troubles_come_before_what_the_plan_complains_of() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- pace
+def never() -> float | None:
+    """Return when Slurm answered: it has not."""
+    return None
+
+
 MOVING = Plan(waits=(Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),))
 
 
@@ -95,16 +100,16 @@ MOVING = Plan(waits=(Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),))
 async def test_reconciles_keep_more_distance_while_workers_only_become_ready() -> None:
     """The share of a processor is a quarter while workers come or go, and a sixteenth otherwise."""
     pace = ReconcilePace()
-    pace.planned(0.1, MOVING, generation=2)
+    pace.planned(0.1, MOVING, 2, 0.0)
     assert pace.distance(1000, 2) == pytest.approx(0.3)
-    pace.planned(0.1, Plan(), generation=2)
+    pace.planned(0.1, Plan(), 2, 0.0)
     assert pace.distance(1000, 2) == pytest.approx(1.5)
     assert pace.distance(1000, 3) == pytest.approx(0.3)
     pace.reported(0.05)
     assert (pace.distance(1000, 2), pace.distance(1000, 3)) == pytest.approx((2.25, 0.45))
-    pace.planned(60.0, Plan(), generation=2)
+    pace.planned(60.0, Plan(), 2, 0.0)
     assert (pace.distance(10_000, 2), pace.distance(10_000, 3)) == (3.0, 1.0)
-    pace.planned(0.0, Plan(), generation=2)
+    pace.planned(0.0, Plan(), 2, 0.0)
     assert (pace.distance(10_000, 3), pace.distance(5, 3)) == (0.1, 0.001)
     assert (pace.distance(10_000, 2), pace.distance(5, 2)) == pytest.approx((3.0, 0.0015))
 
@@ -113,16 +118,43 @@ async def test_reconciles_keep_more_distance_while_workers_only_become_ready() -
 async def test_a_change_of_the_nodeset_does_not_wait_for_the_longer_distance() -> None:
     """The wait looks at the NodeSet every now and then."""
     pace, generation = ReconcilePace(), 2
-    pace.planned(0.18, Plan(), generation)
+    pace.planned(0.18, Plan(), generation, 0.0)
     pace.end()
     loop = asyncio.get_running_loop()
     began = loop.time()
-    await pace.wait(1000, lambda: generation)
+    await pace.wait(1000, lambda: generation, never)
     assert loop.time() - began == pytest.approx(2.7)
     pace.end()
     began = loop.time()
-    await pace.wait(10_000, lambda: 3 if loop.time() - began > 1.5 else 2)
+    await pace.wait(10_000, lambda: 3 if loop.time() - began > 1.5 else 2, never)
     assert 1.5 <= loop.time() - began < 2.0
+
+
+@pytest.mark.parametrize(
+    ("cause", "waited"), [(RemovalCause.SCALE_IN, 0.5), (RemovalCause.REGISTRATION, 1.0), (None, 1.0)]
+)
+def test_an_answer_of_slurm_is_not_left_waiting_while_a_removal_waits(
+    cause: RemovalCause | None, waited: float
+) -> None:
+    """The pod whose job has ended goes at once; workers that only register are no hurry."""
+
+    @virtual_time
+    async def run() -> None:
+        pace, loop = ReconcilePace(), asyncio.get_running_loop()
+        blocked = Blocked("gpu-0", "gpu-0", cause, Defer(Reason.JOBS_RUNNING, "job 1 is on it"))
+        waits = (Defer(Reason.CACHE_BEHIND, messages.CACHE_BEHIND),)
+        pace.planned(1.0, Plan(blocked=(blocked,), waits=waits), 2, loop.time())
+        pace.end()
+        began, answer = loop.time(), loop.time()
+        await pace.wait(10_000, lambda: 2, lambda: answer)
+        assert loop.time() - began == pytest.approx(1.0), "it is no newer than the plan"
+        pace.planned(1.0, Plan(blocked=(blocked,), waits=waits), 2, loop.time())
+        pace.end()
+        began = loop.time()
+        await pace.wait(10_000, lambda: 2, lambda: began + 0.5 if loop.time() - began > 0.45 else None)
+        assert loop.time() - began == pytest.approx(waited, abs=0.2)
+
+    run()
 
 
 @virtual_time
@@ -130,13 +162,13 @@ async def test_conditions_are_written_while_the_next_reconcile_waits_anyway() ->
     """The distance begins with them; while workers come or go it begins when the reconcile has ended."""
     pace, loop = ReconcilePace(), asyncio.get_running_loop()
     for decided, left in ((Plan(), 1.5), (MOVING, 0.6)):
-        pace.planned(0.1, decided, 2)
+        pace.planned(0.1, decided, 2, 0.0)
         pace.reported(0.1)
         began = loop.time()
         assert pace.left(10_000, 2) == pytest.approx(3.0 if decided is not MOVING else 0.6)
         await asyncio.sleep(1.5)
         pace.end()
-        await pace.wait(10_000, lambda: 2)
+        await pace.wait(10_000, lambda: 2, never)
         assert loop.time() - began == pytest.approx(1.5 + left)
 
 
@@ -144,7 +176,7 @@ async def test_conditions_are_written_while_the_next_reconcile_waits_anyway() ->
 async def test_a_reconcile_that_failed_before_its_report_keeps_its_distance_from_the_end() -> None:
     """What was reported before does not count."""
     pace, loop = ReconcilePace(), asyncio.get_running_loop()
-    pace.planned(0.1, Plan(), 2)
+    pace.planned(0.1, Plan(), 2, 0.0)
     pace.reported(0.0)
     pace.end()
     await asyncio.sleep(60.0)
