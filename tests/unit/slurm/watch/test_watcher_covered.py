@@ -417,3 +417,25 @@ async def test_a_view_says_when_its_lists_had_arrived() -> None:
         assert cluster.count("nodes") == asked + 1
         assert watched.watch.view.listed_at == view.listed_at
         assert watched.watch.view.answered_at == view.answered_at
+
+
+@virtual_time
+async def test_a_list_of_jobs_that_comes_with_a_suspicious_list_of_nodes_covers_nothing() -> None:
+    """What leaves out most of the nodes for a minute may leave out a job as well."""
+    cluster = Draining()
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        cluster.run(job(2, "n2"))
+        cluster.drop(*(f"n{index}" for index in range(3, 12)))
+        await watched.until(lambda: watched.watch.view.jobs.by_node.keys() == {"n2"})
+        cluster.touch("jobs")
+        jobs = cluster.count("jobs")
+        await watched.until(lambda: cluster.count("jobs") > jobs)
+        await asyncio.sleep(1.0)
+        assert watched.watch.view.suspicion is not None
+        assert watched.watch.view.covered == set()
+        cluster.put(*(node(f"n{index}") for index in range(3, 12)), drained("n1"))
+        cluster.run(job(1, "n1"), job(2, "n2"))
+        await watched.until(lambda: watched.watch.view.suspicion is None)
+        await asyncio.sleep(1.0)
+        assert not is_drained(watched.watch, "n1")
