@@ -62,6 +62,8 @@ if TYPE_CHECKING:
 _ANY: Final = 10**9
 # The status is written at the end of each reconcile.
 _STATUS_SECONDS: Final = 0.05
+# From the creation of records to a list that shows them.
+_LIST_SECONDS: Final = 1.0
 
 
 def recorded(nodeset: NodeSet) -> bool:
@@ -130,6 +132,9 @@ def records(seen: Observation, slurm: SlurmState, demand: Demand) -> RecordPlan:
         found.deletes, found.notes = prune(seen, slurm, demand)
         if leaves(seen):
             found.deletes += leftovers(seen, slurm)
+            if slurm.sees and not listed(seen, slurm):
+                # A list that shows what the one before showed is no event.
+                found.requeue_after.append(_LIST_SECONDS)
         return found
     if (
         refused(seen) is not None

@@ -211,6 +211,7 @@ def test_records_that_no_list_shows_so_far_are_not_forgotten() -> None:
         seen = observe(slurm=(node("other-0"),), nodeset=off, records_created=created)
         assert bool(some(seen, actions.CreatePod)) == known
         assert any(one.reason is Reason.RECORD_PENDING for one in plan(seen).waits) != known
+        assert (plan(seen).requeue is not None) != known, "that the list shows nothing new is no event"
         assert ("Autoscaling" in {one.type for one in reported(seen).conditions}) != known
         leaving = observe(slurm=(node("other-0"),), nodeset=deleted, records_created=created)
         assert bool(some(leaving, actions.RemoveFinalizer)) == known
