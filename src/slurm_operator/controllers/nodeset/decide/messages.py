@@ -346,6 +346,7 @@ def other_cluster(pod: str, there: str, here: str) -> str:
 
 
 RECORD_SHAPE_UNKNOWN: Final = "The CPUs and memory of the workers are not known yet"
+RECORDS_UNKNOWN: Final = "Waiting for a list of Slurm nodes that shows which records of power saving are left"
 
 
 def records_first(records: int) -> str:

@@ -106,7 +106,7 @@ def wait_for_records(seen: Observation, slurm: SlurmState, demand: Demand) -> No
     deferred = [one for one in demand.creates if not known or _name_of(seen, one.ordinal) in old]
     if deferred:
         demand.creates = [one for one in demand.creates if one not in deferred]
-        text = messages.records_first(len(deferred))
+        text = messages.records_first(len(deferred)) if known else messages.RECORDS_UNKNOWN
         demand.waits.append(Defer(Reason.RECORD_PENDING, text))
 
 

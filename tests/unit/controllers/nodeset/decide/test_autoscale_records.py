@@ -8,7 +8,7 @@ import math
 import pytest
 
 from slurm_operator.api.reasons import Reason
-from slurm_operator.controllers.nodeset.decide import actions
+from slurm_operator.controllers.nodeset.decide import actions, messages
 from slurm_operator.controllers.nodeset.decide.actions import RemovalCause
 from slurm_operator.controllers.nodeset.decide.name_conflicts import Neighbour
 from slurm_operator.controllers.nodeset.decide.node_records import may_have_records
@@ -223,7 +223,8 @@ def test_no_worker_comes_back_before_slurm_has_listed_its_records() -> None:
     off = make_nodeset(replicas=1, finalizers=FINALIZER, status=said)
     seen = dataclasses.replace(observe(nodeset=off), view=None)
     assert not some(seen, actions.CreatePod)
-    assert any(one.reason is Reason.RECORD_PENDING for one in plan(seen).waits)
+    (wait,) = (one for one in plan(seen).waits if one.reason is Reason.RECORD_PENDING)
+    assert wait.message != messages.records_first(1), "no record is known, so none is being deleted"
 
 
 def test_records_are_created_for_the_nodeset_that_was_planned_for() -> None:
