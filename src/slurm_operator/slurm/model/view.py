@@ -70,7 +70,7 @@ class ClusterView:
     jobs_listed_at: float | None = None
     jobs_failure: SlurmError | None = None
     owed: frozenset[str] = frozenset()
-    """Nodes that began to look drained by their own state after the last list of jobs was asked for."""
+    """Nodes that began to look drained, or were drained again, after the last list of jobs was asked for."""
     covered: frozenset[str] = frozenset()
     """Nodes whose drain is older than the last list of jobs: that list has every job that can be on them."""
 

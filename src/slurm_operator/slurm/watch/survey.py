@@ -77,6 +77,8 @@ class Survey:
         self._uptimes = Poll()
         self._aside = min(timing.call, timing.stale_after / 3)
         self._draining: frozenset[str] = frozenset()
+        # Since when nodes that look drained drain, by slurmctld's clock.
+        self._drained: dict[str, float | None] = {}
         # When a list of nodes last showed one that had begun to drain.
         self._drain_seen = float("-inf")
         # A job may need a node that is powered down at any moment.
@@ -285,6 +287,7 @@ class Survey:
             self._jobs = JobSurvey(self._rest, self._timing, self._questions)
             self.settled, self._draining = frozenset(), frozenset()
             self.owed, self.decided = set(), set()
+            self._drained = {}
             self.view = ClusterView(
                 stale_after=self.view.stale_after, jobs_stale_after=self.view.jobs_stale_after
             )
@@ -340,8 +343,11 @@ class Survey:
         saving = {name: node for name, node in self.view.nodes.items() if saves_power(node)}
         self._saving = bool(saving)
         settled = drained | {name for name, node in saving.items() if looks_powered_down(node)}
-        self.owed = {*self.owed & settled, *settled - self.settled}
-        self.settled = settled
+        since = {name: drain[name].reason_changed_at.value for name in drained}
+        # Resumed and drained again between two lists: a job may have come that no list of jobs has.
+        again = {name for name, at in since.items() if self._drained.get(name, at) != at}
+        self.owed = {*self.owed & settled, *settled - self.settled, *again}
+        self.settled, self._drained = settled, since
         self._jobs.follow(self.view)
 
     def _show_jobs(self, owed: frozenset[str]) -> None:

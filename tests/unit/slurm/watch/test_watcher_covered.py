@@ -266,6 +266,26 @@ async def test_a_node_that_was_resumed_between_two_drains_may_have_another_job()
         assert not is_drained(watched.watch, "n1")
 
 
+@virtual_time
+async def test_a_drained_node_that_was_resumed_between_two_drains_may_have_a_job() -> None:
+    """It looks drained in both lists of nodes, and only another list of jobs shows the job that came."""
+    cluster = Draining()
+    async with watching(cluster, TIMING) as watched:
+        await covered(cluster, watched)
+        cluster.end()
+        await lists_until_drained(cluster, watched)
+        await asyncio.sleep(5.0)
+        cluster.run(job(1, "n1", "COMPLETED"), job(2, "n2"), job(3, "n1", "SUSPENDED"))
+        cluster.put(drained("n1", DRAINED_AT + 50))
+        lists = cluster.count("nodes")
+        await watched.until(lambda: cluster.count("nodes") > lists)
+        await asyncio.sleep(0.4)
+        assert not is_drained(watched.watch, "n1"), "the list of jobs is older than the drain"
+        await asyncio.sleep(20.0)
+        assert not is_drained(watched.watch, "n1")
+        assert watched.watch.view.jobs.by_node["n1"].jobs == (3,)
+
+
 @pytest.mark.parametrize("since", [0, 1])
 def test_a_list_of_jobs_from_the_second_of_the_drain_covers_nothing(since: int) -> None:
     """In that second the node may have been resumed, got a job and been drained anew."""
