@@ -136,7 +136,10 @@ class ClusterView:
         return self._unlisted(name, listed_at)
 
     def drained(self, name: str, now: float, newer_than: float = -math.inf) -> DrainAnswer:
-        """Say whether a node is drained: no work is on it and none can come, as of after `newer_than`."""
+        """Say whether a node is drained: no work is on it and none can come, as of after `newer_than`.
+
+        The list of jobs may be older than that if it covers the drain: no job has come to the node since.
+        """
         answer = self.node(name, now, newer_than)
         if isinstance(answer, Unknown):
             pending = answer.reason is AnswerReason.VIEW_PENDING

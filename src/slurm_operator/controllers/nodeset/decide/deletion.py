@@ -4,7 +4,8 @@ The first rule of all: a pod is deleted only if no job can be running in it. Tha
 
     never scheduled      nothing ever ran in it (and the API server refuses the deletion if that has changed)
     out of service       a person has declared that its Kubernetes node, which is not ready, runs nothing
-    drained              Slurm says so, in lists that were asked for after the last write to this node
+    drained              Slurm says so, in a list of nodes from after the last write to this node, and in a
+                         list of jobs from after that, or from earlier in the same drain (`job_survey`)
     powered down         Slurm says so, in such lists: it starts no job on a node that it powers down, and one
                          that is powered up again waits for a slurmd that was started after that
     not in Slurm, and slurmd never started, or the pod has finished

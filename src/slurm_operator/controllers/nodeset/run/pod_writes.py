@@ -1,8 +1,10 @@
 """Write pods: make them, change their labels, annotations and conditions, delete them.
 
-Before each create and each delete an expectation is raised, and withdrawn only if the write certainly had no
-effect. If the name is in use, that pod is read: our own pod, of a create whose response was lost, is waited
-for; any other is left alone and reported in the condition `Degraded`, unless it is being deleted.
+Before each create and each delete an expectation is raised. That of a create is withdrawn if the create
+fails, also where its outcome is unknown: the name is fixed, so it is repeated. That of a delete is withdrawn
+if it certainly had no effect, and expires early if its outcome is unknown. If the name is in use, that pod is
+read: our own pod, of a create whose response was lost, is waited for; any other is left alone and reported in
+the condition `Degraded`, unless it is being deleted.
 
 A pod is deleted by its UID and never otherwise. Where a deletion depends on Slurm's data, these must be
 recent enough (`deletion`); else Slurm is queried again, in the background, and this reconcile deletes no such
