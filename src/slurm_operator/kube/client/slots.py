@@ -4,7 +4,7 @@ A group (a namespace) has at most its share of the slots, and groups that wait t
 requests of one namespace that the API server is slow to answer, be it for a webhook of that namespace, leave
 slots to the others, and a thousand that wait delay those of another namespace by one turn.
 
-A few are handed out in each turn of the event loop, for to send a request takes up to a millisecond of it.
+A few are handed out in each turn of the event loop, because sending a request takes up to a millisecond.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, fl
 def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> dict[str, float]:
     """Return which of the drains in `before`, what `drain_times` said, have lasted without a break.
 
-    A node that was resumed and drained anew has another time, and may have got a job in between.
+    A node that was resumed and drained again has another time, and may have got a job in between.
     """
     times = drain_times(nodes, before)
     return {name: since for name, since in before.items() if times.get(name) == since}

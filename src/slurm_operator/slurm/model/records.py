@@ -251,7 +251,7 @@ class JobStateList(_Part, frozen=True):
     unfinished: frozenset[int] = frozenset()
     """Those that may still hold nodes."""
     ended: frozenset[int] = frozenset()
-    """Those that are said to have ended; one that Slurm left out, or that waits anew, is in neither."""
+    """Those that are said to have ended; one that Slurm left out, or that was requeued, is in neither."""
     cluster: str = ""
 
 

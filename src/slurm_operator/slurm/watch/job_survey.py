@@ -6,12 +6,12 @@ for a node about which it does not say enough. It says enough about a node whose
     - a list of nodes that had arrived before the list of jobs was requested showed the node draining, and
       every list since shows the same drain, by the second in which it began;
     - slurmctld made the list of jobs in a later second than that. So a node that was resumed and drained
-      anew has another time, unless that was before the list of jobs was made.
+      again has another time, unless that was before the list of jobs was made.
 
 No job comes to a node while it drains, so all jobs that can be on it are in that list. When a list of nodes
 shows that it looks drained by its own state, the states of these jobs are asked for, in place of another list
 of all jobs. Those that Slurm says have ended hold no node any more (`JobBook.ended`). A job that is left out
-of the answer, waits anew, or is in any other state goes on holding its nodes; then the next list of jobs
+of the answer, was requeued, or is in any other state goes on holding its nodes; then the next list of jobs
 decides. At each sign that it may be another slurmctld, and after each failed list, nothing is covered.
 """
 
