@@ -66,6 +66,9 @@ class Survey:
         """Those of them that need another list of jobs."""
         self.decided: set[str] = set()
         """Those of them of which that list has come since they were last announced."""
+        # Nodes that began to look drained, or were drained again, since the list of jobs was requested that
+        # is read beside nodes.
+        self._renewed: set[str] = set()
         self._rest = rest
         self._timing = timing
         self._log = log
@@ -177,6 +180,7 @@ class Survey:
         jobs end: the later lists of nodes show that, and the next one would come seconds later.
         """
         jobs, before, loop = self._jobs, frozenset(self.owed), asyncio.get_running_loop()
+        self._renewed = set()
         usual = jobs.poll.whole_took
         over = loop.time() + usual
         asking = asyncio.create_task(jobs.ask(self.view, whole=True))
@@ -194,7 +198,7 @@ class Survey:
             await asyncio.wait((asking,))
         self._lists_took = self._nodes.took
         # Else the nodes are of another cluster by now.
-        self._decide(before if came and jobs is self._jobs else ())
+        self._decide(before - self._renewed if came and jobs is self._jobs else ())
         await self._ask_about_owed()
 
     def _decide(self, names: Iterable[str]) -> None:
@@ -346,7 +350,9 @@ class Survey:
         since = {name: drain[name].reason_changed_at.value for name in drained}
         # Resumed and drained again between two lists: a job may have come that no list of jobs has.
         again = {name for name, at in since.items() if self._drained.get(name, at) != at}
-        self.owed = {*self.owed & settled, *settled - self.settled, *again}
+        renewed = {*settled - self.settled, *again}
+        self._renewed |= renewed
+        self.owed = self.owed & settled | renewed
         self.settled, self._drained = settled, since
         self._jobs.follow(self.view)
 

@@ -367,3 +367,25 @@ async def test_a_drain_that_one_of_these_lists_does_not_show_is_not_covered() ->
             assert "n1" not in watched.watch.view.covered
             assert not is_drained(watched.watch, "n1")
             await asyncio.sleep(0.05)
+
+
+@virtual_time
+async def test_an_idle_node_that_is_drained_again_meanwhile_needs_other_jobs() -> None:
+    """These jobs were requested before its second drain: one may have come in between that they lack."""
+    cluster = Wave(jobs_take=3 * NODES)
+    async with watching(cluster, TIMING) as watched:
+        await watched.settle()
+        cluster.drain("n1")
+        cluster.put(node("idle1", "IDLE", "DRAIN", reason_changed_at=number(cluster.clock)))
+        await asyncio.sleep(1.0)
+        begun = now()
+        watched.watch.wake()
+        await watched.until(lambda: len(cluster.times("nodes", begun)) == 2)
+        await asyncio.sleep(0.1)
+        cluster.put(node("idle1", "IDLE", "DRAIN", reason_changed_at=number(cluster.clock)))
+        [jobs] = cluster.times("jobs", begun)
+        while len(cluster.times("jobs", begun)) == 1:
+            assert now() < jobs + 3 * NODES or not is_drained(watched.watch, "idle1")
+            await asyncio.sleep(0.05)
+        await watched.until(lambda: is_drained(watched.watch, "idle1"))
+        assert len(cluster.times("jobs", begun)) == 2
