@@ -97,7 +97,7 @@ bench: kube slurm ## measure the runtime, the Slurm client and NodeSets at scale
 	@$(STEP) "bench status page" "$(BIN)/python" -m bench.status_page $(BENCH_STATUS_ARGS)
 	@$(STEP) "bench command" "$(BIN)/python" -m bench.command $(BENCH_COMMAND_ARGS)
 
-faults: kube ## the operator in the fault lab: crashes at every write, stale views, lost events, every property (hours)
+faults: kube ## the operator in the fault lab: crashes at every write, old and withheld views, every property (an hour or two)
 	@"$(BIN)/python" scripts/faults.py full "$(CACHE)/faults" $(FAULTS_ARGS)
 
 torture: images ## a Slurm on real nodes with jobs all the time, under random actions and faults (MINUTES=10 SEED=1)

@@ -72,13 +72,14 @@ async def measure(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
 
 
 async def measure_scale_out(box: Box, sizes: Sizes, log: Path) -> phases.Figures:
-    """Take the figures of a scale-out, of the minute after it and of the plain client, and nothing else."""
+    """Take the figures of a scale-out, the minute after it, the plain client and turns, and nothing else."""
     async with (
         running_machines(box, machines(sizes)),
         staged(box, 1) as stage,
         running(box, NAMESPACE, log, core=sizes.core) as operator,
     ):
-        return await _scale_out(phases.Run(box, stage, operator, sizes.quiet_seconds), sizes)
+        run = phases.Run(box, stage, operator, sizes.quiet_seconds)
+        return await _scale_out(run, sizes) | await phases.stalls(run, sizes.workers)
 
 
 async def _scale_out(run: phases.Run, sizes: Sizes) -> phases.Figures:
