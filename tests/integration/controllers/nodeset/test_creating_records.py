@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurm_operator.api import NodeSet
 from slurm_operator.controllers.nodeset.decide.actions import CreateRecords
+from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
 from slurm_operator.controllers.nodeset.run.report import NodeSetReporter
 from slurm_operator.kube.client.client import PatchType
 from slurm_operator.kube.runtime.events import EventRecorder
@@ -58,6 +60,34 @@ async def test_records_are_created_only_while_the_api_server_has_autoscaling_on(
         await eventually(lambda: hands.news, "the background task is over")
     assert len(hostile.seen("POST new/node")) == (1 if since == "nothing" else 0)
     assert reporter.newest(planned).autoscaled == (since != "switched off")
+
+
+async def test_records_that_slurm_does_not_list_are_not_created_with_every_list(
+    stage: Stage, hostile: HostileSlurmrestd, hands: Hands
+) -> None:
+    """Slurm accepted them. If its lists show the past, the next attempt comes some seconds later."""
+    hostile.add_nodes("other-0", "IDLE", "DYNAMIC_NORM")
+    await stage.nodeset(autoscaling={"maxReplicas": 1})
+    body = {"status": {"conditions": [SAYS]}}
+    planned = await stage.client.patch(
+        NodeSet, "blue", stage.namespace, body, type=PatchType.MERGE, subresource="status"
+    )
+    reporter = NodeSetReporter(stage.client, EventRecorder(stage.client))
+    async with connected(hostile) as connection:
+        records, loop = hands.records(reporter.read), asyncio.get_running_loop()
+        at_hand = work(connection, _observe(planned, connection))
+        records.create(at_hand, ACTION)
+        await eventually(lambda: hands.news, "the background task is over")
+        for _ in range(3):
+            await connection.watch.refreshed(loop.time(), loop.time() + 10)
+            later = dataclasses.replace(
+                at_hand, seen=_observe(planned, connection), outcome=ReconcileOutcome()
+            )
+            records.create(later, ACTION)
+            again = later.outcome.requeue()
+            assert again is not None
+            assert 3.0 < again <= 5.0
+    assert len(hostile.seen("POST new/node")) == 1
 
 
 def _observe(nodeset: NodeSet, connection: Connection) -> Observation:

@@ -66,6 +66,8 @@ class RecordWrites:
     created_at: float = -math.inf
     """When records were last created, or tried to be; infinite while they are being created."""
     creations: Refusals[str] = field(default_factory=lambda: Refusals(first=5.0, longest=60.0))
+    created_line: str = ""
+    """What Slurm accepted last, and no list has shown yet."""
     created_with: dict[str, str] = field(default_factory=dict)
     """From which options this process created records."""
 
@@ -75,7 +77,16 @@ class RecordWrites:
         self.pending_deletion = {name: at for name, at in self.pending_deletion.items() if name in wanted}
         self.deleting &= wanted
         self.deletions.keep(wanted)
-        self.creations.keep({one.line for one in actions if isinstance(one, CreateRecords)})
+        lines = {one.line for one in actions if isinstance(one, CreateRecords)}
+        self.creations.keep(lines)
+        if self.created_line not in lines:
+            self.created_line = ""
+
+    def unlisted(self, line: str, now: float) -> None:
+        """Note that a list does not show what is to be created: if Slurm had accepted that, let it wait."""
+        if line == self.created_line:
+            self.created_line = ""
+            self.creations.tried([line], [line], None, now)
 
 
 @dataclass(slots=True)
@@ -163,7 +174,10 @@ class Records:
         listed_at = None if view is None else view.listed_at
         if listed_at is None or listed_at <= records.created_at:
             work.outcome.requeue_after(_LIST_SOON_SECONDS)
-        elif not records.creations.wait([action.line], _now(), work.outcome):
+            return
+        # Lists that show the past would else bring a request each.
+        records.unlisted(action.line, _now())
+        if not records.creations.wait([action.line], _now(), work.outcome):
             # Before the background task begins: from here on no list shows what Slurm has.
             records.created_at = math.inf
             task = self._create(work.nodeset, connection, records, action)
@@ -244,6 +258,7 @@ async def _create(connection: Connection, records: RecordWrites, action: CreateR
         text = write_messages.records_not_created(len(action.names), error)
         trouble = NodeSetProblem(Reason.SLURM_REFUSED, text)
     else:
+        records.created_line = action.line
         records.created_with |= dict.fromkeys(action.names, action.options)
     records.creations.tried([action.line], [action.line] if trouble else [], trouble, _now())
 
