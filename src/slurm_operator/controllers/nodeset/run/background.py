@@ -111,23 +111,36 @@ async def slowly(items: Iterable[T], function: Callable[[T], Awaitable[bool]]) -
     """
     waiting = iter(items)
     running: set[asyncio.Task[bool]] = set()
+    ended: list[asyncio.Task[bool]] = []
+    # `asyncio.wait` would look at each running task whenever one ends.
+    news = asyncio.Event()
+
+    def end(task: asyncio.Task[bool]) -> None:
+        running.discard(task)
+        ended.append(task)
+        news.set()
+
     window, begun, healthy = 1, 0, True
     try:
         while True:
             while healthy and len(running) < window and (item := next(waiting, None)) is not None:
                 begun += 1
-                running.add(asyncio.ensure_future(function(item)))
-            if not running:
+                task = asyncio.ensure_future(function(item))
+                running.add(task)
+                task.add_done_callback(end)
+            if not running and not ended:
                 return begun
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                healthy = task.result() and healthy
+            await news.wait()
+            news.clear()
+            while ended:
+                healthy = ended.pop().result() and healthy
                 window = min(AT_ONCE, window + 1)
     finally:
-        for task in running:
+        left = {*running}
+        for task in left:
             task.cancel()
-        if running:
-            await asyncio.wait(running)
+        if left:
+            await asyncio.wait(left)
 
 
 class TaskKind(Enum):
