@@ -4,7 +4,8 @@ Each round asks for the nodes, for changes only where Slurm can say so, and then
 are large and only matter when nodes begin to drain, and once more for a node that looks drained by its own
 state while the last list of jobs does not say enough about it (`job_survey`): such a node is `owed` another
 one, which is asked for in the very round that shows the node for the first time, after the nodes, and as a
-whole.
+whole. While the jobs on nodes that begin to drain are read, which may take seconds, the nodes are listed
+again, so that jobs that end meanwhile do not wait for a list after that.
 
 24.11 refuses a question for changed nodes exactly when there are some (HTTP 500, "Unable to query
 partitions"), so a refusal to such a question is answered by asking for the whole list.
