@@ -41,11 +41,7 @@ async def test_records_are_created_only_while_the_api_server_has_autoscaling_on(
 ) -> None:
     """A cache may show the past; then the next reconcile works on what the API server said."""
     hostile.add_nodes("other-0", "IDLE", "DYNAMIC_NORM")
-    await stage.nodeset(autoscaling={"maxReplicas": 1})
-    body = {"status": {"conditions": [SAYS]}}
-    planned = await stage.client.patch(
-        NodeSet, "blue", stage.namespace, body, type=PatchType.MERGE, subresource="status"
-    )
+    planned = await _scaled(stage)
     if since == "switched off":
         await stage.patch(NodeSet, "blue", {"spec": {"autoscaling": None}})
     elif since == "deleted":
@@ -67,11 +63,7 @@ async def test_records_that_slurm_does_not_list_are_not_created_with_every_list(
 ) -> None:
     """Slurm accepted them. If its lists show the past, the next attempt comes some seconds later."""
     hostile.add_nodes("other-0", "IDLE", "DYNAMIC_NORM")
-    await stage.nodeset(autoscaling={"maxReplicas": 1})
-    body = {"status": {"conditions": [SAYS]}}
-    planned = await stage.client.patch(
-        NodeSet, "blue", stage.namespace, body, type=PatchType.MERGE, subresource="status"
-    )
+    planned = await _scaled(stage)
     reporter = NodeSetReporter(stage.client, EventRecorder(stage.client))
     async with connected(hostile) as connection:
         records, loop = hands.records(reporter.read), asyncio.get_running_loop()
@@ -88,6 +80,15 @@ async def test_records_that_slurm_does_not_list_are_not_created_with_every_list(
             assert again is not None
             assert 3.0 < again <= 5.0
     assert len(hostile.seen("POST new/node")) == 1
+
+
+async def _scaled(stage: Stage) -> NodeSet:
+    """Create a NodeSet that Slurm scales, and whose status says so."""
+    await stage.nodeset(autoscaling={"maxReplicas": 1})
+    body = {"status": {"conditions": [SAYS]}}
+    return await stage.client.patch(
+        NodeSet, "blue", stage.namespace, body, type=PatchType.MERGE, subresource="status"
+    )
 
 
 def _observe(nodeset: NodeSet, connection: Connection) -> Observation:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
 from slurm_operator.slurm import errors
 from slurm_operator.slurm.watch.watcher import WatchTiming
-from tests.support.slurm.memory_cluster import Asked, Cluster, is_drained, now, watching
+from tests.support.slurm.memory_cluster import Asked, Cluster, Watched, is_drained, now, watching
 from tests.support.slurm.views import drained_node, job, node, number
 from tests.support.virtual_time import virtual_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
     from slurm_operator.slurm.model.records import JobList, Node, NodeList
     from slurm_operator.slurm.model.view import ViewUpdate
@@ -57,6 +58,17 @@ class Wave(Cluster):
         self.put(drained_node(name, reason_changed_at=number(since)))
 
 
+@asynccontextmanager
+async def draining(cluster: Wave, *names: str) -> AsyncIterator[tuple[Watched, float]]:
+    """Watch a cluster in which nodes begin to drain, from the moment at which the watch is woken."""
+    async with watching(cluster, TIMING) as watched:
+        await watched.settle()
+        cluster.drain(*names)
+        await asyncio.sleep(1.0)
+        watched.watch.wake()
+        yield watched, now()
+
+
 @virtual_time
 async def test_the_first_ends_of_jobs_are_seen_within_five_seconds() -> None:
     """Jobs that end while the jobs on new draining nodes are listed do not wait for another two lists."""
@@ -87,12 +99,7 @@ async def test_the_first_ends_of_jobs_are_seen_within_five_seconds() -> None:
 async def test_what_is_read_meanwhile_counts() -> None:
     """A job that ended after the first list of nodes, and before the second, frees its node at once."""
     cluster = Wave()
-    async with watching(cluster, TIMING) as watched:
-        await watched.settle()
-        cluster.drain("n1", "n2")
-        await asyncio.sleep(1.0)
-        begun = now()
-        watched.watch.wake()
+    async with draining(cluster, "n1", "n2") as (watched, begun):
         await asyncio.sleep(0.5)
         cluster.end("n1")
         await watched.until(lambda: is_drained(watched.watch, "n1"))
@@ -136,11 +143,7 @@ async def test_more_jobs_than_ever_take_long_the_first_time() -> None:
 async def test_a_short_list_of_jobs_is_read_alone() -> None:
     """The next list of nodes comes soon then."""
     cluster = Wave(jobs_take=0.3)
-    async with watching(cluster, TIMING) as watched:
-        await watched.settle()
-        cluster.drain("n1")
-        begun = now()
-        watched.watch.wake()
+    async with draining(cluster, "n1") as (watched, begun):
         await watched.until(lambda: bool(cluster.times("jobs", begun)))
         await asyncio.sleep(0.1)
         assert len(cluster.times("nodes", begun)) == 1
@@ -151,11 +154,7 @@ async def test_long_lists_are_read_one_after_the_other() -> None:
     """Both of them together could need too much memory."""
     cluster = Wave()
     cluster.run(*cluster.running, *(job(number, "", "PENDING") for number in range(1000, 18_000)))
-    async with watching(cluster, TIMING) as watched:
-        await watched.settle()
-        cluster.drain("n1")
-        begun = now()
-        watched.watch.wake()
+    async with draining(cluster, "n1") as (watched, begun):
         await watched.until(lambda: bool(cluster.times("jobs", begun)))
         await asyncio.sleep(0.1)
         assert len(cluster.times("nodes", begun)) == 1
@@ -209,12 +208,7 @@ def test_in_doubt_no_node_is_drained_by_what_is_read_meanwhile(
     @virtual_time
     async def run() -> None:
         cluster = Wave()
-        async with watching(cluster, TIMING) as watched:
-            await watched.settle()
-            cluster.drain("n1", "n2")
-            await asyncio.sleep(1.0)
-            begun = now()
-            watched.watch.wake()
+        async with draining(cluster, "n1", "n2") as (watched, begun):
             # Each answer tells of the moment of its request; that of the first list of nodes is over.
             await watched.until(lambda: bool(cluster.times("nodes", begun)))
             before(cluster)
@@ -237,12 +231,7 @@ def test_in_doubt_no_node_is_drained_by_what_is_read_meanwhile(
 async def test_a_drain_that_only_the_second_list_shows_is_not_covered() -> None:
     """The jobs were requested before it, so they are listed once more, in the next round."""
     cluster = Wave()
-    async with watching(cluster, TIMING) as watched:
-        await watched.settle()
-        cluster.drain("n1")
-        await asyncio.sleep(1.0)
-        begun = now()
-        watched.watch.wake()
+    async with draining(cluster, "n1") as (watched, begun):
         await asyncio.sleep(0.5)
         cluster.drain("n3")
         await watched.until(lambda: "n1" in watched.watch.view.covered)
@@ -256,11 +245,7 @@ async def test_a_drain_that_only_the_second_list_shows_is_not_covered() -> None:
 async def test_the_jobs_are_requested_first() -> None:
     """About what only the second list of nodes shows, they say nothing."""
     cluster = Wave()
-    async with watching(cluster, TIMING) as watched:
-        await watched.settle()
-        cluster.drain("n1")
-        begun = now()
-        watched.watch.wake()
+    async with draining(cluster, "n1") as (watched, begun):
         await watched.until(lambda: "n1" in watched.watch.view.covered)
         [jobs], [_, nodes] = cluster.times("jobs", begun), cluster.times("nodes", begun)[:2]
         assert jobs < nodes <= jobs + 0.01
