@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from faultlab.run import Outcome, Reference
     from faultlab.scenario import Scenario
 
+INTERRUPTED = 128 + signal.SIGINT
 _OPERATOR = "its words {namespace}, {slurm} and {kubeconfig} are replaced; KUBECONFIG is set, too"
 
 
@@ -84,7 +85,7 @@ def _suites(text: str) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command; 1 if a run failed, 2 if the lab could not do its work."""
+    """Run the command; 1 if a run failed, 2 if the lab could not do its work, 130 if it was interrupted."""
     options = parser().parse_args(argv)
     if options.command == "list":
         for name in scenario.names():
@@ -101,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except KeyboardInterrupt:
         print("faultlab: ended before all runs were over", file=sys.stderr)
-        return 2
+        return INTERRUPTED
 
 
 async def _run(options: argparse.Namespace, folder: Path) -> int:

@@ -3,8 +3,8 @@
 python scripts/faults.py                     every scenario, crashed at every kind of write
 python scripts/faults.py all --suite stale   another suite; see `python -m faultlab run --help`
 python scripts/faults.py properties          every property of every CRD, changed and changed back
-python scripts/faults.py full FOLDER         crashes, old and withheld views, and the properties, with reports in
-                                             a folder; if it is interrupted, the same command continues it
+python scripts/faults.py full FOLDER         crashes, old and withheld views, and the properties, with reports
+                                             in a folder; the same command continues what was interrupted
 python scripts/faults.py --ci                the fixed sample that CI runs
 """
 
@@ -17,6 +17,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from faultlab.cli import INTERRUPTED
 from faultlab.cli import main as faultlab
 from kubebox.binaries import provide
 
@@ -103,9 +104,11 @@ def full(folder: Path, words: list[str]) -> int:
     """
     began = time.monotonic()
     # One write of each kind, in all three ways.
-    suites = ["--sample", "1", "--suite", "crash,stale,withheld", "--at-once", "10"]
+    suites = ["--sample", "1", "--suite", "crash,stale,withheld", "--at-once", "20"]
     reports = ["--json", str(folder / "faults.json"), "--reports", str(folder), "--version", commit()]
     worst = lab(["all", *suites, *reports, *words])
+    if worst == INTERRUPTED:
+        return worst
     worst = max(worst, lab(["properties", "--json", str(folder / "properties.json")]))
     print(f"took {time.monotonic() - began:.0f} s; the reports are in {folder}")
     return worst
