@@ -52,13 +52,15 @@ class StatusWriter:
         live: K,
         *conditions: Condition,
         now: datetime | None = None,
+        version: str = "",
         **fields: Any,
     ) -> bool:
         """Write conditions and other fields of the status; tell whether there was anything to write.
 
         `fields` are named as on the wire: `write(live, ready, isReady=True)`. An object that is gone is not
-        recreated. One of the same name that took its place may get a status that was meant for it: for a
-        status, the API server checks no UID. The newcomer's own reconcile puts that right.
+        recreated. With a `version`, a `Conflict` is raised if the object has another one: then what is said
+        here may be about the past. One of the same name that took its place may get a status that was meant
+        for it: for a status, the API server checks no UID. The newcomer's own reconcile puts that right.
         """
         known = self.newest(live)
         moment = now or datetime.now(UTC)
@@ -72,7 +74,8 @@ class StatusWriter:
         if same_status(status_of(known), status):
             return False
         namespace, name = live.key
-        body = {"metadata": {"name": name, "namespace": namespace}, "status": status}
+        guard = {"resourceVersion": version} if version else {}
+        body = {"metadata": {"name": name, "namespace": namespace, **guard}, "status": status}
         try:
             answer = await self._client.apply(
                 type(live), body, field_manager=self._field_manager, subresource="status"

@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry
 
 from slurm_operator.api import Controller, NodeSet
+from slurm_operator.api.shared import Condition
 from slurm_operator.controllers.nodeset.controller import NodeSetController
+from slurm_operator.controllers.nodeset.run.report import FIELD_MANAGER
 from slurm_operator.controllers.nodeset.run.template import _owner
 from slurm_operator.flags import Parser, add_manager_flags, manager_options, parse
 from slurm_operator.kube.client.client import Client
@@ -28,6 +32,15 @@ if TYPE_CHECKING:
 
     from slurm_operator.kube.models.meta import Key
     from tests.support.controllers.nodeset_namespace import Stage
+
+
+NO_WINDOW = Condition(
+    type="ReservationCreated",
+    status="False",
+    reason="NotExists",
+    message="No maintenance window exists",
+    last_transition_time=datetime(2026, 1, 1, tzinfo=UTC),
+)
 
 
 class Frozen(Operator):
@@ -122,3 +135,34 @@ async def test_what_another_operator_made_is_taken_over_once(stage: Stage, froze
         "apply services": 1,
     }
     assert (await stage.status()).node_set_hash == metadata["labels"][HASH_LABEL]
+
+
+async def test_a_status_of_the_past_replaces_none(stage: Stage) -> None:
+    """An operator that restarts with an old list does not drop a condition that came after it."""
+    await stage.nodeset(replicas=0)
+    async with standing_still(stage) as first:
+        caches = first.engine._caches
+        caches.controllers.store.put(await stage.there(Controller, "slurm"))
+        caches.nodesets.store.put(await stage.there(NodeSet, "blue"))
+        await first.engine.reconcile((await stage.there(NodeSet, "blue")).key)
+    past = await stage.there(NodeSet, "blue")
+    told = msgspec.structs.replace(past.status, conditions=(*past.status.conditions, NO_WINDOW))
+    status = msgspec.to_builtins(told)
+    body = {"metadata": {"name": "blue", "namespace": stage.namespace}, "status": status}
+    await stage.client.apply(NodeSet, body, field_manager=FIELD_MANAGER, subresource="status")
+    await stage.patch(NodeSet, "blue", {"spec": {"replicas": 1}})
+    async with standing_still(stage) as restarted:
+        caches = restarted.engine._caches
+        caches.controllers.store.put(await stage.there(Controller, "slurm"))
+        # As the past would be with another status: there is something to write.
+        caches.nodesets.store.put(
+            msgspec.structs.replace(past, status=msgspec.structs.replace(past.status, replicas=7))
+        )
+        again = await restarted.engine.reconcile(past.key)
+        assert again is not None
+        assert NO_WINDOW in (await stage.status()).conditions
+        caches.nodesets.store.put(await stage.there(NodeSet, "blue"))
+        await restarted.engine.reconcile(past.key)
+    found = await stage.status()
+    assert found.observed_generation == past.metadata.generation + 1
+    assert "ReservationCreated" in {one.type for one in found.conditions}

@@ -24,6 +24,7 @@ from slurm_operator.controllers.shared.conditions import stalled
 from slurm_operator.controllers.shared.pod_problems import complaint
 from slurm_operator.controllers.shared.status_writer import StatusWriter
 from slurm_operator.kube.decide.own_writes import LastWrites, newer
+from slurm_operator.kube.errors import Conflict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
 
 FIELD_MANAGER: Final = f"{wellknown.FIELD_MANAGER}-nodeset"
 _SECONDS_BETWEEN: Final = 0.5
+# If the change behind a conflict sends no event to us.
+_AFTER_CONFLICT: Final = 1.0
 _SHOWN: Final = 3
 # For how many seconds a pod may wait for a node before that is reported.
 _PATIENCE: Final = 30.0
@@ -120,8 +123,14 @@ class NodeSetReporter:
         if wait > 0 and not turned:
             work.outcome.requeue_after(wait)
             return
-        if await self._status.write(work.nodeset, *conditions, **fields):
-            reported.at = now
+        # Some conditions continue what the status has: with the one from before a restart, as a stale cache
+        # may show it, they would be lost.
+        version = self.newest(work.nodeset).metadata.resource_version
+        try:
+            if await self._status.write(work.nodeset, *conditions, version=version, **fields):
+                reported.at = now
+        except Conflict:
+            work.outcome.requeue_after(_AFTER_CONFLICT)
 
     def _tell(self, work: PlannedWork) -> None:
         notes, reported = work.plan.notes, work.state.reported
