@@ -29,6 +29,7 @@ _ROOM: Final = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
 _HEARTBEAT: Final = 60.0
 _WORKER: Final = ("app.kubernetes.io/name", "slurmd")
 _POD_STOPS: Final = 0.2
+_INVALID: Final = 422
 
 
 class Kubelets:
@@ -133,7 +134,9 @@ class Kubelets:
                 content_type="application/strategic-merge-patch+json",
             )
         except ApiError as error:
-            if error.status not in (404, 409):
+            # Another pod may have taken the name meanwhile: then the UID is what must not change.
+            replaced = error.status == _INVALID and "metadata.uid" in error.message
+            if error.status not in (404, 409) and not replaced:
                 raise
 
     async def join(self, stack: AsyncExitStack, folder: Path) -> None:
