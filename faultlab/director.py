@@ -99,10 +99,11 @@ class Director:
         if fault is None or fault.kills:
             return
         self._active.set()
-        if fault.do != faults.STALE:
-            self._end_later(fault)
-        elif not fault.point:
+        if fault.do == faults.STALE and not fault.point:
             self.kill()
+        # The time that a start takes, long on a busy machine, is not part of the fault's.
+        if self.seen_since is not None:
+            self._end_later(fault)
 
     def _end_later(self, fault: Fault) -> None:
         asyncio.get_running_loop().call_later(fault.seconds, self.end_fault)
@@ -142,8 +143,7 @@ class Director:
         """Record a request if it is a write."""
         if self.seen_since is None and call.life == self.life:
             self.seen_since = self.seconds()
-            # The time that a start takes, long on a busy machine, is not part of a stale view's.
-            if self.fault is not None and self.fault.do == faults.STALE and self._active.is_set():
+            if self.fault is not None and self._active.is_set():
                 self._end_later(self.fault)
         if call.method not in WRITES:
             return None
