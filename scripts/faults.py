@@ -98,10 +98,7 @@ def main() -> int:
 
 
 def full(folder: Path, words: list[str]) -> int:
-    """Run what finds most, and return the worst result; a run that was interrupted at this commit goes on.
-
-    Words come last: `--suite errors` runs that suite instead.
-    """
+    """Run what finds most, and return the worst result; one that was interrupted at this commit goes on."""
     began = time.monotonic()
     # One write of each kind, in all three ways.
     suites = ["--sample", "1", "--suite", "crash,stale,withheld", "--at-once", "20"]
