@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from bench.report import Figures, Goals
 
-_MOST_REQUESTS, _MOST_WRITES, _JOB_END = 5.0, 2.0, 5.0
+_MOST_REQUESTS, _MOST_LISTS, _MOST_WRITES, _JOB_END = 5.0, 1.0, 2.0, 5.0
 _STALL_CPU, _STALL_CLOCK = 50.0, 100.0
 _CREATED_RATIO, _READY_RATIO, _PER_WORKER_RATIO = 1.15, 1.5, 1.2
 
@@ -37,7 +37,8 @@ def goals(sizes: Sizes) -> Goals:
         "scale_out_created_ratio": ("≤", _CREATED_RATIO),
         "scale_out_ready_ratio": ("≤", _READY_RATIO),
         "idle_writes": ("≤", 0.0),
-        "scale_in_slurm_requests_per_wave": ("≤", _MOST_REQUESTS),
+        "scale_in_slurm_requests_until_confirmed": ("≤", _MOST_REQUESTS),
+        "scale_in_slurm_lists_per_two_seconds": ("≤", _MOST_LISTS),
         "scale_in_writes_per_pod": ("≤", _MOST_WRITES),
         "job_end_p95_seconds": ("≤", _JOB_END),
     }
@@ -67,9 +68,12 @@ _WORDS: Final = {
     "idle_writes": "one idle minute with {sizes.workers}: writes",
     "idle_slurm_requests": "… requests to Slurm",
     "idle_cpu_seconds": "… CPU-seconds",
-    "scale_in_slurm_requests_per_wave": "scale-in by half, all idle: requests to Slurm for a wave of drains",
-    "scale_in_slurm_nodes": "… of these, lists of nodes",
-    "scale_in_slurm_jobs": "… of these, lists of jobs",
+    "scale_in_slurm_requests_until_confirmed": (
+        "scale-in by half, all idle: requests to Slurm until the first deletion"
+    ),
+    "scale_in_slurm_lists_per_two_seconds": "… then, lists of nodes in two seconds of deleting",
+    "scale_in_slurm_nodes": "… lists of nodes in all",
+    "scale_in_slurm_jobs": "… lists of jobs in all",
     "scale_in_slurm_aside": "… beside these, what is asked by the clock: pings, uptime, reservations",
     "scale_in_writes_per_pod": "… writes for each pod beside its deletion",
     "scale_in_seconds": "… seconds until the last pod was told to go",

@@ -198,24 +198,32 @@ async def scale_in(run: Run, workers: int) -> Figures:
     """Take idle workers away until that many are left."""
     stage = run.stage
     before, asked = await run.at_rest(), stage.standin.counts.copy()
-    gone = len(stage.pods.staying) - workers
+    present = len(stage.pods.staying)
     drains = len(stage.slurmctld.drains)
     started = await stage.change(replicas=workers)
+    began = await stage.until(lambda: len(stage.pods.staying) < present, "the first was told to go")
+    confirmed = stage.standin.counts - asked
     ended = await stage.until(lambda: len(stage.pods.staying) == workers, "the others were told to go")
     slurm = stage.standin.counts - asked
     after = await run.at_rest()
-    span = Span(before, after, slurm)
-    waves = max(1, len(stage.slurmctld.drains) - drains)
+    span = Span(before, after, stage.standin.counts - asked)
+    lists = _lists(slurm, "nodes") - _lists(confirmed, "nodes")
     return {
         "scale_in_seconds": ended - started,
-        "scale_in_slurm_requests_per_wave": (span.slurm.total() - _aside(span.slurm)) / waves,
-        "scale_in_waves": waves,
-        "scale_in_writes_per_pod": (span.writes.total() - span.writes["DELETE"]) / gone,
+        "scale_in_slurm_requests_until_confirmed": confirmed.total() - _aside(confirmed),
+        "scale_in_slurm_lists_per_two_seconds": lists / max(1, math.ceil((ended - began) / 2.0)),
+        "scale_in_waves": max(1, len(stage.slurmctld.drains) - drains),
+        "scale_in_writes_per_pod": (span.writes.total() - span.writes["DELETE"]) / (present - workers),
         **span.figures("scale_in"),
-        "scale_in_slurm_nodes": slurm["nodes"] + slurm["nodes unchanged"],
-        "scale_in_slurm_jobs": slurm["jobs"] + slurm["jobs unchanged"],
+        "scale_in_slurm_nodes": _lists(slurm, "nodes"),
+        "scale_in_slurm_jobs": _lists(slurm, "jobs"),
         "scale_in_slurm_aside": _aside(slurm),
     }
+
+
+def _lists(asked: Counter[str], what: str) -> int:
+    """Return how many lists of something were asked for, whether anything was new in them or not."""
+    return asked[what] + asked[f"{what} unchanged"]
 
 
 def _aside(asked: Counter[str]) -> int:
@@ -276,10 +284,7 @@ async def job_end(run: Run, count: int, nodes_per_job: int = 1) -> Figures:
         "job_end_p95_seconds": _percentile(waited, 0.95),
         "job_end_jobs": len({*jobs.values()}),
         "job_end_seconds": over - begun,
-        **{
-            f"job_end_slurm_{what}": slurm[what] + slurm[f"{what} unchanged"]
-            for what in ("nodes", "jobs", "job_states")
-        },
+        **{f"job_end_slurm_{what}": _lists(slurm, what) for what in ("nodes", "jobs", "job_states")},
     }
 
 
