@@ -128,7 +128,7 @@ def _last_use(place: Path) -> float:
 
 
 def _is_there(place: Path) -> bool:
-    """Tell whether an artifact is there and nobody is about to remove it; leave a note of its use."""
+    """Return whether an artifact is there and nobody is about to remove it; leave a note of its use."""
     if not place.is_dir():
         return False
     try:

@@ -96,7 +96,7 @@ def _removed(top: Path) -> bool:
 
 
 def _emptied(top: Path) -> bool:
-    """Remove what can be removed below a group, deepest first, and tell whether nothing is left there."""
+    """Remove what can be removed below a group, deepest first, and return whether nothing is left there."""
     below = [Path(path) for path, _, _ in os.walk(top, topdown=False)][:-1]
     for group in below:
         with contextlib.suppress(OSError):

@@ -226,13 +226,13 @@ def _waited_for(cluster: Cluster, workers: int) -> list[str]:
 
 
 def has_workers(nodeset: dict[str, Any], workers: int) -> bool:
-    """Tell whether a NodeSet has that many workers, all of them ready, and no others."""
+    """Return whether a NodeSet has that many workers, all of them ready, and no others."""
     status = nodeset.get("status", {})
     return bool(status.get("readyReplicas", 0) == status.get("replicas", 0) == workers)
 
 
 def is_ready(item: dict[str, Any]) -> bool:
-    """Tell whether an object says of itself that it is ready."""
+    """Return whether an object says of itself that it is ready."""
     conditions = item.get("status", {}).get("conditions", [])
     return any(entry["type"] == "Ready" and entry["status"] == "True" for entry in conditions)
 

@@ -79,7 +79,7 @@ class Table:
         self.changed = int(time.time())
 
     def unchanged(self, since: int) -> bool:
-        """Tell whether there is nothing new since a moment."""
+        """Return whether there is nothing new since a moment."""
         return since - 1 >= self.changed
 
     def encoded(self, *, detailed: bool = False) -> bytes:
@@ -232,7 +232,7 @@ class Slurmctld:
             self.nodes.put(name, {**RECORDED["node"], **fields, "name": name, "hostname": name})
 
     def busy(self, name: str) -> bool:
-        """Tell whether a node has work."""
+        """Return whether a node has work."""
         return self.nodes[name]["state"][0] in _BUSY
 
     def reserve(self, body: Json) -> None:

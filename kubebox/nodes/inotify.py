@@ -3,7 +3,7 @@
 The daemons of a node take nine, a control plane a dozen, an editor of the same user some more; a kubelet that
 gets none ends. The number is the machine's, and a namespace cannot have more. So it is raised when a box with
 nodes starts on a machine where it is low. It is an upper bound that costs nothing unless it is used, and it
-stays: who could tell whether somebody else relies on it by now?
+stays: another process may rely on it by now.
 """
 
 from __future__ import annotations

@@ -231,7 +231,7 @@ def _complain(error: Exception) -> None:
 
 
 async def _greet(client: Client, config: ClientConfig, stop: asyncio.Event) -> bool:
-    """Make sure that the API server answers us, and say what we are; tell whether that came before a stop."""
+    """Wait until the API server answers, and log what this is; return whether that came before a stop."""
     greeting = asyncio.create_task(client.raw("GET", "/version", timeout=_GREETING_SECONDS))
     stopped = asyncio.create_task(stop.wait())
     await asyncio.wait({greeting, stopped}, return_when=asyncio.FIRST_COMPLETED)

@@ -29,7 +29,7 @@ def submit(pair: Site) -> str:
 
 
 def leads(pair: Site, name: str) -> bool:
-    """Tell whether clients are led to one slurmctld and to no other."""
+    """Return whether clients are led to one slurmctld and to no other."""
     return set(pair.pods(ACTIVE)) == {name} and is_ready(pair.pods(SLURMCTLD)[name])
 
 
@@ -44,7 +44,7 @@ def full_nodes(pair: Site) -> Iterator[None]:
 
 
 def waits_for_a_node(pair: Site, name: str, old: str) -> bool:
-    """Tell whether a pod has been recreated and has no address."""
+    """Return whether a pod has been recreated and has no address."""
     found = pair.cluster.get("pod", name)
     return found["metadata"]["uid"] != old and not found["status"].get("podIP")
 

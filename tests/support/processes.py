@@ -126,7 +126,7 @@ class Process:
             return response.status, await response.text()
 
     async def ready(self) -> bool:
-        """Tell whether it says that it is ready."""
+        """Return whether it says that it is ready."""
         return (await self.get("health", "/readyz"))[0] == 200
 
 

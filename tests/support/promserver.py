@@ -33,7 +33,7 @@ class PrometheusServer:
         self._session = session
 
     async def ready(self) -> bool:
-        """Tell whether it takes queries."""
+        """Return whether it takes queries."""
         async with self._session.get(f"{self._url}/-/ready") as response:
             return response.status == HTTPStatus.OK
 

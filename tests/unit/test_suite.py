@@ -12,7 +12,7 @@ FILES = sorted(path.relative_to(ROOT) for path in ROOT.glob("tests/**/test_*.py"
 
 
 def runs(command: list[str], path: Path) -> bool:
-    """Tell whether pytest, called like this, runs the tests of a file."""
+    """Return whether pytest, called like this, runs the tests of a file."""
     words = command[1:]
     ignored = [word.removeprefix("--ignore=") for word in words if word.startswith("--ignore=")]
     given = [word for word in words if not word.startswith("-")] or ["tests"]

@@ -269,7 +269,7 @@ class Controller(Kind, frozen=True):
 
     @property
     def persistence_enabled(self) -> bool:
-        """Tell whether slurmctld's state survives its pod."""
+        """Return whether slurmctld's state survives its pod."""
         return self.spec.persistence.enabled
 
     @property

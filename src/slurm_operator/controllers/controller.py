@@ -234,7 +234,7 @@ class ControllerController(WorkloadController[Controller]):
         return there
 
     def _settled(self, live: Controller) -> bool:
-        """Tell whether no pod is left from before the last change."""
+        """Return whether no pod is left from before the last change."""
         if self.workload(live) is None:
             return True
         existing = self._cached(live)

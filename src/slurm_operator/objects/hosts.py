@@ -61,7 +61,7 @@ def keep_running(cluster: SlurmCluster, found: Found, written: str, running: str
 
 
 def _is_known(cluster: SlurmCluster, found: Found, written: str, running: str) -> bool:
-    """Tell whether slurmctld has the files of this cluster already."""
+    """Return whether slurmctld has the files of this cluster already."""
     if running:
         return slurmctld.config_hash(cluster, found) == running
     return slurm_conf.controller_files(cluster, found)[wellknown.FILE_SLURM_CONF] == written
@@ -73,7 +73,7 @@ def possible(controller: Controller) -> frozenset[str]:
 
 
 def complete(cluster: SlurmCluster, there: Collection[str]) -> bool:
-    """Tell whether all Services are there, and ours, that the slurm.conf of a cluster names."""
+    """Return whether all Services are there, and ours, that the slurm.conf of a cluster names."""
     return cluster.by_pod or _wanted(cluster) <= set(there)
 
 

@@ -98,7 +98,7 @@ def is_adopted(item: Mapping[str, Any]) -> bool:
 
 
 def contained(wanted: Any, running: Any) -> bool:
-    """Tell whether everything wanted is there, and else only what the API server fills in by itself.
+    """Return whether everything wanted is there, and else only what the API server fills in by itself.
 
     That is scalars and empty maps. Another entry in a list, or a list or map more, was wanted once and is not
     any longer.
@@ -230,7 +230,7 @@ def _settled_containers(wanted: list[Any], running: list[Any]) -> list[Any]:
 
 
 def _same_but_script(wanted: list[str], running: list[str]) -> bool:
-    """Tell whether a command is one of our scripts, and the running one is another text in its place."""
+    """Return whether a command is one of our scripts, and the running one is another text in its place."""
     return bool(wanted and running and wanted[-1] in _SCRIPTS and wanted[:-1] == running[:-1])
 
 

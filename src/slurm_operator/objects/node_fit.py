@@ -154,7 +154,7 @@ class Fit:
     tolerations: tuple[Toleration, ...]
 
     def admits(self, node: Node) -> bool:
-        """Tell whether a new worker may go there now.
+        """Return whether a new worker may go there now.
 
         Where nothing runs any more it would be removed again, whatever it tolerates.
         """
@@ -165,11 +165,11 @@ class Fit:
         )
 
     def keeps(self, node: Node) -> bool:
-        """Tell whether a worker that is there may stay: only a taint with NoExecute drives it away."""
+        """Return whether a worker that is there may stay: only a taint with NoExecute drives it away."""
         return self._matches(node) and not self._repelled(node.spec.taints, {_NO_EXECUTE})
 
     def suits(self, node: Node) -> bool:
-        """Tell whether a worker belongs there, though the node may not admit it at this moment."""
+        """Return whether a worker belongs there, though the node may not admit it at this moment."""
         lasting = (taint for taint in node.spec.taints if taint.key not in _PASSING)
         return self._matches(node) and not self._repelled(lasting, _KEEPS_OUT)
 
@@ -186,7 +186,7 @@ class Fit:
 
 
 def _term_matches(term: NodeSelectorTerm, labels: Mapping[str, str], name: str) -> bool:
-    """Tell whether one alternative holds; one without conditions never does."""
+    """Return whether one alternative holds; one without conditions never does."""
     if not term.match_expressions and not term.match_fields:
         return False
     return all(_holds(item, labels) for item in term.match_expressions) and all(

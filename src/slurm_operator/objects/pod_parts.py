@@ -243,7 +243,7 @@ def slurm_key_file(ref: SecretKeySelector | None) -> dict[str, Any] | None:
 
 
 def is_key_set(name: str) -> bool:
-    """Tell whether a key of a Secret, by its name, holds a set of the daemons' keys, and not a single one."""
+    """Return whether a key of a Secret, by its name, holds a set of the daemons' keys, not a single one."""
     return name.endswith(_KEY_SET_SUFFIX)
 
 

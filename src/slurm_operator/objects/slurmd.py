@@ -154,7 +154,7 @@ def worker_template(
 
 
 def content_changed(annotations: Mapping[str, str], hashes: Mapping[str, str]) -> bool:
-    """Tell whether a pod with these annotations was made from other contents than those of these hashes.
+    """Return whether a pod with these annotations was made from other contents than those of these hashes.
 
     A hash that a pod lacks, because an older operator made it, tells nothing and changes nothing.
     """

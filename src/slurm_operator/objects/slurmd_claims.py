@@ -208,7 +208,7 @@ def _patch(claim: PersistentVolumeClaim, wanted: Sequence[OwnerReference]) -> Ow
 
 
 def _names(reference: OwnerReference, nodeset: NodeSet) -> bool:
-    """Tell whether an owner is a NodeSet of this name, of whatever version of the API."""
+    """Return whether an owner is a NodeSet of this name, of whatever version of the API."""
     group = reference.api_version.partition("/")[0]
     return (group, reference.kind, reference.name) == (
         nodeset.RESOURCE.group,

@@ -119,7 +119,7 @@ def read(token: str) -> TokenClaims:
 
 
 def signed_by(token: str, key: bytes) -> bool:
-    """Tell whether this very key signed the token; False also for what is no token at all."""
+    """Return whether this very key signed the token; False also for what is no token at all."""
     if not key:
         return False
     try:

@@ -52,7 +52,7 @@ class Binding(Part, frozen=True):
 
 
 def is_worker(pod: Object) -> bool:
-    """Tell whether a pod runs slurmd."""
+    """Return whether a pod runs slurmd."""
     return pod.metadata.labels.get(wellknown.LABEL_APP_NAME) == wellknown.APP_SLURMD
 
 

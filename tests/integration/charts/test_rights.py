@@ -189,7 +189,7 @@ async def replaced(helm: Helm, image: str) -> None:
 
 
 def shared(helm: Helm) -> bool:
-    """Tell whether a budget has two owners: the second was given to it later, which is a right of its own."""
+    """Return whether a budget has two owners; giving it the second takes a permission of its own."""
     budgets = json.loads(helm.kubectl("get", "poddisruptionbudgets", "--output=json"))["items"]
     return any(len(item["metadata"].get("ownerReferences", ())) == 2 for item in budgets)
 

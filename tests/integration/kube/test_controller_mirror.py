@@ -141,7 +141,7 @@ async def patch(client: Client, namespace: str, name: str, body: dict[str, Any])
 
 
 async def in_step(client: Client, namespace: str) -> bool:
-    """Tell whether the server has exactly one right copy of every source."""
+    """Return whether the server has exactly one right copy of every source."""
     sources = (await client.list_all(ConfigMap, namespace, labels=MIRROR)).items
     copies = (await client.list_all(ConfigMap, namespace, labels=COPY)).items
     wanted = {(copy_of(source.key), source.metadata.uid, str(source.data)) for source in sources}

@@ -53,7 +53,7 @@ async def test_a_webhook_that_times_out(client: Client, kube_namespace: str) -> 
 
 
 async def may_create(client: Client, body: dict[str, Any]) -> bool:
-    """Tell whether a create would work; a new webhook takes the server a moment to notice."""
+    """Return whether a create would work; a new webhook takes the server a moment to notice."""
     try:
         await client.create(ConfigMap, body, dry_run=True)
     except ServerError:

@@ -92,7 +92,7 @@ def kernel_settings() -> dict[str, str]:
 
 
 def images_are_held(folder: Path) -> bool:
-    """Tell whether somebody keeps the images of a box from being removed from the cache."""
+    """Return whether somebody keeps the images of a box from being removed from the cache."""
     machine = json.loads((folder / "nodes" / "node-0" / "machine.json").read_text(encoding="utf-8"))
     layers = Path(next(iter(machine["shows_read_only"].values())))
     (place,) = (path for path in layers.parents if path.name.startswith("images-"))

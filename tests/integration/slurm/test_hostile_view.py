@@ -64,14 +64,14 @@ def fill(server: HostileSlurmrestd) -> None:
 
 
 def never_wrong(running: Watching) -> bool:
-    """Tell whether nothing that is said could cost a job."""
+    """Return whether nothing that is said could cost a job."""
     drained = {name for name in NAMES if running.verdict(name).drained}
     absent = {name for name in NAMES if isinstance(running.answer(name), Absent)}
     return drained <= FREE and not absent
 
 
 def well(running: Watching) -> bool:
-    """Tell whether everything that can be known is known."""
+    """Return whether everything that can be known is known."""
     known = all(isinstance(running.answer(name), Known) for name in NAMES)
     return known and {name for name in NAMES if running.verdict(name).drained} == FREE
 

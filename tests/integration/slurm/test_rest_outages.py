@@ -44,7 +44,7 @@ async def answered(client: RestClient) -> None:
 
 
 async def jobs_at_rest(client: RestClient) -> bool:
-    """Tell whether no job has changed since a moment ago."""
+    """Return whether no job has changed since a moment ago."""
     listed = await client.jobs()
     assert listed is not None
     return await client.jobs(listed.last_update) is None

@@ -34,7 +34,7 @@ def box(request: pytest.FixtureRequest) -> SlurmBox:
 
 
 async def accepted(url: str, source: TokenSource) -> bool:
-    """Tell whether Slurm takes the token; any other trouble is an error."""
+    """Return whether Slurm takes the token; any other trouble is an error."""
     async with RestClient(url, source) as client:
         try:
             await client.nodes()

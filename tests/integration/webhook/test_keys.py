@@ -29,7 +29,7 @@ HIDDEN = "hunter2-hunter2-hunter2"
 
 
 def is_refused(answer: Answer, name: str = KEY) -> bool:
-    """Tell whether a write was refused because of workers, and by nothing else."""
+    """Return whether a write was refused because of workers, and by nothing else."""
     return (answer.status, [*answer.causes]) == (422, [f"data[{name}]"]) and (
         "cannot be replaced in one step" in answer.body["message"]
     )

@@ -49,11 +49,11 @@ async def connected(
 
 
 async def has_event(world: World, reason: str, kind: str = "Controller", name: str = "main") -> bool:
-    """Tell whether an Event with a reason was written about an object."""
+    """Return whether an Event with a reason was written about an object."""
     return (kind, name, reason) in await world.events()
 
 
 async def has_message(world: World, text: str) -> bool:
-    """Tell whether the condition of the Controller mentions something."""
+    """Return whether the condition of the Controller mentions something."""
     ready = await world.api_ready()
     return ready is not None and text in ready.message

@@ -83,7 +83,7 @@ class Operator:
         ]
 
     async def references_wanted(self) -> bool:
-        """Tell whether a Token has been looked at."""
+        """Return whether a Token has been looked at."""
         return bool(self.references.watched)
 
     async def reconcile_again(self, *names: str, namespace: str) -> None:

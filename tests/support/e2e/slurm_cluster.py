@@ -187,7 +187,7 @@ class Job:
     pod: str
 
     def runs(self) -> bool:
-        """Tell whether slurmctld says that the job runs."""
+        """Return whether slurmctld says that the job runs."""
         return self.site._ask(self.identity, "%T") == "RUNNING"
 
     def written_down(self, controller: str) -> None:
@@ -201,7 +201,7 @@ class Job:
         )
 
     def drained(self) -> bool:
-        """Tell whether its worker takes no other jobs."""
+        """Return whether its worker takes no other jobs."""
         command = ("sinfo", "--noheader", "--Node", f"--nodes={self.node}", "--format=%T")
         return self.site.cluster.slurm(*command).strip().startswith("drain")
 
@@ -270,7 +270,7 @@ def _slurm_name(pod: str, spec: dict[str, Any]) -> str:
 
 
 def _is_of(process: Path, uid: str, program: bytes) -> bool:
-    """Tell whether a process of this machine runs a program in a container of the pod with this UID."""
+    """Return whether a process of this machine runs a program in a container of the pod with this UID."""
     try:
         inside = uid in (process / "cgroup").read_text()
         words = (process / "cmdline").read_bytes().split(b"\0")

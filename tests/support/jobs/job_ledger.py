@@ -99,7 +99,7 @@ class Ledger:
         self.check()
 
     def _gate(self, job: int) -> bool:
-        """Open the gate of a job from this side; tell whether the job stands at it."""
+        """Open the gate of a job from this side; return whether the job stands at it."""
         if job not in self._gates:
             with suppress(FileNotFoundError):
                 try:

@@ -69,7 +69,7 @@ class ObservedState:
         return [pod for pod, one in said.items() if one and one.status == "False" and one.reason == reason]
 
     def cordoned(self, pod: str) -> bool:
-        """Tell whether a pod has the mark of a cordon."""
+        """Return whether a pod has the mark of a cordon."""
         return self.workers.pod(pod).metadata.annotations.get(wellknown.ANNOTATION_POD_CORDON) == "true"
 
     def most_out(self, name: str, since: int) -> dict[str, str]:

@@ -104,7 +104,7 @@ class SlurmdPods:
         return found
 
     def running(self, name: str) -> bool:
-        """Tell whether a slurmd runs for a pod."""
+        """Return whether a slurmd runs for a pod."""
         return any(life.name == name and life.slurmd for life in self._lives.values())
 
     # --- following the pods
@@ -157,7 +157,7 @@ class SlurmdPods:
         await self._release(pod)
 
     async def _hold(self, pod: Pod) -> bool:
-        """Keep the pod in the API server until slurmd has ended; tell whether it still was there to keep."""
+        """Keep the pod in the API server until slurmd has ended; return whether it was still there."""
         body = {"metadata": {"uid": pod.metadata.uid, "finalizers": [HELD]}}
         try:
             kept = await self._client.patch(

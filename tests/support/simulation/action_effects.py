@@ -112,7 +112,7 @@ def _check_budget(world: World, some: tuple[str, ...]) -> None:
 
 
 def _keeps_protected(world: World) -> bool:
-    """Tell whether a pod is protected, cached or not: all are listed before the finalizer goes."""
+    """Return whether a pod is protected, cached or not: all are listed before the finalizer goes."""
     return any(pod.protected and not pod.deleting for pod in world.pods.values())
 
 
@@ -324,7 +324,7 @@ def _check_service(world: World, leaver: SimPod, action: actions.DeletePod) -> N
 
 
 def _serves(world: World, pod: SimPod) -> bool:
-    """Tell whether a worker is in service, by the clock that the operator has."""
+    """Return whether a worker is in service, by the clock that the operator has."""
     if pod.deleting or pod.mode != world.mode or pod.phase != "Running" or pod.ready_since is None:
         return False
     # Of an old worker nobody waits for more than that it is ready.

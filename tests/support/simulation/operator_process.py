@@ -61,7 +61,7 @@ class Operator:
         return twin
 
     def poll(self, slurm: Slurm, now: float) -> bool:
-        """List nodes, jobs and reservations, if Slurm answers; tell whether a node has changed."""
+        """List nodes, jobs and reservations, if Slurm answers; return whether a node has changed."""
         before = self.view
         if not slurm.answers:
             self.view = replace(before, failure=RestUnreachable("down"))
@@ -88,7 +88,7 @@ class Operator:
         return any(one.old or one.new for one in deltas(before, self.view))
 
     def catch_up(self, events: float = math.inf) -> bool:
-        """Take in what the watch of pods has held back; tell whether there was anything."""
+        """Take in what the watch of pods has held back; return whether there was anything."""
         news = bool(self.behind) and events > 0
         while self.behind and events > 0:
             events -= 1

@@ -66,7 +66,7 @@ class Record:
 
     @property
     def persons(self) -> bool:
-        """Tell whether a person has drained it."""
+        """Return whether a person has drained it."""
         return self.drain and self.reason == PERSONS_REASON
 
 

@@ -78,7 +78,7 @@ def slurmctld_loses_state(world: World, _number: int) -> None:
 
 
 def _written_down(world: World, job: Work) -> bool:
-    """Tell whether a pod says that a job runs in it, and for how long."""
+    """Return whether a pod says that a job runs in it, and for how long."""
     pod = next((pod for pod in world.pods.values() if pod.uid == job.pod), None)
     if pod is None:
         return False

@@ -51,7 +51,7 @@ async def read_request(reader: asyncio.StreamReader) -> Seen:
 
 
 async def send(writer: asyncio.StreamWriter, reply: Reply, fault: Fault | None) -> bool:
-    """Send a reply the way a fault wants it; tell whether the connection is still of use."""
+    """Send a reply the way a fault wants it; return whether the connection is still of use."""
     if fault is Fault.HANG:
         await asyncio.Event().wait()
     if fault is Fault.CLOSE:

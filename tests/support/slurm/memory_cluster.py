@@ -103,7 +103,7 @@ class Cluster:
         return len(self.times(what))
 
     async def _answer(self, what: str, since: int | None = None) -> bool:
-        """Take the time it takes, fail if told to, and tell whether there is something new to say."""
+        """Take the time it takes, fail if told to, and return whether there is something new to say."""
         if self.refuses_at_once is not None:
             raise self.refuses_at_once
         self.asked.append(Asked(what, now(), since))

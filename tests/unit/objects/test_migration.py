@@ -57,7 +57,7 @@ def _mark(item: Manifest) -> str:
 
 
 def _adopted(item: Manifest) -> bool:
-    """Tell whether a workload runs with another template than the rendered one."""
+    """Return whether a workload runs with another template than the rendered one."""
     return "." not in _mark(item)
 
 

@@ -103,7 +103,7 @@ def condition_rose(type_: str) -> Callable[[Change[K]], bool]:
 
 
 def same_status(live: Any, wanted: Mapping[str, Any]) -> bool:
-    """Tell whether a status has all that is wanted of it; conditions of other types do not count."""
+    """Return whether a status has all that is wanted of it; conditions of other types do not count."""
     decoded = msgspec.convert(wanted, type(live))
     names = {field.encode_name: field.name for field in msgspec.structs.fields(live)}
     return all(

@@ -187,7 +187,7 @@ def mismatch(failure: errors.WrongCluster, url: str) -> ConnectionHealth:
 
 
 def _said_failing(previous: Condition | None) -> bool:
-    """Tell whether a connection was said to fail; that there was none is no longer so once there is one."""
+    """Return whether a connection was said to fail; that there was none is no longer so once there is one."""
     return previous is not None and previous.status == ConditionStatus.FALSE and previous.reason in _SENTENCES
 
 
@@ -215,7 +215,7 @@ def unreadable(reason: str) -> ConnectionHealth:
 
 
 def health_changed(update: ViewUpdate) -> bool:
-    """Tell whether an update can move a condition; most only say that nodes changed."""
+    """Return whether an update can move a condition; most only say that nodes changed."""
     before, after = (
         (view.listed_at is None, type(view.failure), view.suspicion is None)
         for view in (update.previous, update.view)

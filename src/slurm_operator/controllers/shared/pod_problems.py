@@ -35,7 +35,7 @@ def instances(app: str) -> Callable[[Change[Pod]], Iterable[Key]]:
 
 
 def is_named(labels: dict[str, str], app: str) -> bool:
-    """Tell whether labels are those of one daemon."""
+    """Return whether labels are those of one daemon."""
     return labels.get(wellknown.LABEL_APP_NAME) == app
 
 

@@ -55,7 +55,7 @@ class StatusWriter:
         version: str = "",
         **fields: Any,
     ) -> bool:
-        """Write conditions and other fields of the status; tell whether there was anything to write.
+        """Write conditions and other fields of the status; return whether there was anything to write.
 
         `fields` are named as on the wire: `write(live, ready, isReady=True)`. An object that is gone is not
         recreated. With a `version`, a `Conflict` is raised if the object has another one: then what is said

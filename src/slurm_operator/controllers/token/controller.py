@@ -156,11 +156,11 @@ class TokenController:
         self._references.want(Referrer(NAME, token.key), (_signing_key(token), *others))
 
     def _is_watched(self, token: Token) -> bool:
-        """Tell whether the Secret of the Token's choice is among those that are watched by their label."""
+        """Return whether the Secret of the Token's choice is among those that are watched by their label."""
         return self._secrets.store.get(_target(token)) is not None
 
     async def _watch_unlabelled(self, token: Token) -> bool:
-        """Watch the Secret that stands where ours should be; tell whether it is still there."""
+        """Watch the Secret that stands where ours should be; return whether it is still there."""
         self._want(token, _target(token))
         return await self._references.get(_target(token)) is not None
 

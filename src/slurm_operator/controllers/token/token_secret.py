@@ -71,7 +71,7 @@ def drifted(token: Token, live: Secret) -> bool:
 
 
 def is_controlled(token: Token, live: Secret) -> bool:
-    """Tell whether this very Token, not one of its name, controls the Secret."""
+    """Return whether this very Token, not one of its name, controls the Secret."""
     owner = live.controller_owner
     return owner is not None and bool(owner.uid) and owner.uid == token.metadata.uid
 

@@ -71,7 +71,7 @@ def fresh_pings(view: ClusterView, now: float) -> tuple[Ping, ...]:
 
 
 def pings_changed(update: ViewUpdate) -> bool:
-    """Tell whether another slurmctld may be in charge now."""
+    """Return whether another slurmctld may be in charge now."""
     return _responding(update.previous) != _responding(update.view)
 
 
@@ -80,12 +80,12 @@ def _responding(view: ClusterView) -> list[tuple[str, bool]]:
 
 
 def is_active(pod: Pod) -> bool:
-    """Tell whether the Service leads to a pod."""
+    """Return whether the Service leads to a pod."""
     return pod.metadata.labels.get(wellknown.LABEL_CONTROLLER_ACTIVE) == wellknown.TRUE
 
 
 def _is_of(controller: Controller, pod: Pod) -> bool:
-    """Tell whether a pod is one of the Controller's StatefulSet, or was until that was recreated."""
+    """Return whether a pod is one of the Controller's StatefulSet, or was until that was recreated."""
     labels = pod.metadata.labels
     if not is_named(labels, wellknown.APP_SLURMCTLD):
         return False

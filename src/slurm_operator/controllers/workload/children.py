@@ -318,5 +318,5 @@ def _with_its_own_ways(manifest: Manifest, live: Object | None) -> Manifest:
 
 
 def _must_be_replaced(live: Object, manifest: Manifest) -> bool:
-    """Tell whether a StatefulSet has another Service than it should; that cannot be changed in place."""
+    """Return whether a StatefulSet has another Service than it should; that cannot be changed in place."""
     return isinstance(live, StatefulSetDetails) and live.spec.service_name != manifest["spec"]["serviceName"]

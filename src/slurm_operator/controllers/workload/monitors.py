@@ -48,7 +48,7 @@ class Monitors:
         self._served: bool | None = None
 
     async def served(self) -> bool:
-        """Tell whether the API server is known to serve the kind."""
+        """Return whether the API server is known to serve the kind."""
         if self._served is None:
             await self._discover()
         return bool(self._served)

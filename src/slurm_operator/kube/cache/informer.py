@@ -86,7 +86,7 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Tell whether every namespace has been listed once and the handlers know of it."""
+        """Return whether every namespace has been listed once and the handlers know of it."""
         return self._synced.is_set()
 
     @property

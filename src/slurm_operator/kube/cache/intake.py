@@ -157,7 +157,7 @@ class Intake(Generic[T]):
         return changes
 
     def _overtaken(self, key: Key, version: str) -> bool:
-        """Tell whether the stored version came from an answer newer than this event."""
+        """Return whether the stored version came from an answer newer than this event."""
         ahead = self._overtook.get(key)
         if ahead is not None:
             if is_older(version, ahead):
@@ -217,7 +217,7 @@ class Intake(Generic[T]):
     # --- objects asked for by themselves
 
     def wanted(self, doubt: Doubt) -> bool:
-        """Tell whether nothing newer has been heard of an object since the doubt arose."""
+        """Return whether nothing newer has been heard of an object since the doubt arose."""
         return self._tickets.get(doubt.key) == doubt.ticket
 
     def answered(self, doubt: Doubt, obj: T) -> None:

@@ -367,5 +367,5 @@ def enqueue_owners(controller: str) -> Callable[[Referenced], Iterable[Key]]:
 
 
 def _is_refusal(error: Exception | None) -> bool:
-    """Tell whether the server answered in a way that the next moment does not change."""
+    """Return whether the server answered in a way that the next moment does not change."""
     return isinstance(error, ApiError) and not isinstance(error, ServerError | TooManyRequests)

@@ -42,7 +42,7 @@ class ApiCall(NamedTuple):
 
     @property
     def write(self) -> bool:
-        """Tell whether the call changes something."""
+        """Return whether the call changes something."""
         return self.method != "GET"
 
 

@@ -54,7 +54,7 @@ def split_credentials(proxy: str) -> tuple[URL, dict[str, str] | None]:
 
 
 def bypasses_proxy(host: str, port: int, no_proxy: str) -> bool:
-    """Tell whether `NO_PROXY`, or being local, exempts a host from the proxy."""
+    """Return whether `NO_PROXY`, or being local, exempts a host from the proxy."""
     host = host.lower().rstrip(".")
     if host == "localhost":
         return True

@@ -40,7 +40,7 @@ class LineSplitter:
 
     @property
     def pending(self) -> bool:
-        """Tell whether an unfinished line is held back."""
+        """Return whether an unfinished line is held back."""
         return self._size > 0
 
     def feed(self, chunk: bytes) -> list[bytes]:

@@ -43,12 +43,12 @@ class Applied(Generic[T]):
 
     @property
     def changed(self) -> bool:
-        """Tell whether the server's state is another one now."""
+        """Return whether the server's state is another one now."""
         return self.outcome in (ApplyOutcome.CREATED, ApplyOutcome.UPDATED)
 
     @property
     def held(self) -> bool:
-        """Tell whether the desired state could not be applied; at most an owner was replaced."""
+        """Return whether the desired state could not be applied; at most an owner was replaced."""
         return self.outcome in (ApplyOutcome.TERMINATING, ApplyOutcome.IMMUTABLE)
 
 
@@ -88,7 +88,7 @@ def fingerprint(live: Object) -> bytes:
 
 
 def is_current(record: AppliedObject, wanted: bytes, live: Object) -> bool:
-    """Tell whether an apply would change nothing, as far as is known."""
+    """Return whether an apply would change nothing, as far as is known."""
     if record.wanted != wanted or record.uid != live.metadata.uid:
         return False
     return record.fingerprint == fingerprint(live) or is_older(live.metadata.resource_version, record.version)

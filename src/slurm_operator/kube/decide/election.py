@@ -158,7 +158,7 @@ class Election:
         return replace(self.record, holder="", duration=1.0, acquired=stamp, renewed=stamp)
 
     def may_start_write(self, now: float) -> bool:
-        """Tell whether a write may begin now."""
+        """Return whether a write may begin now."""
         return self.write_seconds(now) > 0
 
     def seconds_to_deadline(self, now: float) -> float:

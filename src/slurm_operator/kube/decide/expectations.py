@@ -134,7 +134,7 @@ class Expectations(Generic[K]):
             record.unknown.pop(uid, None)
 
     def satisfied(self, key: K, now: float) -> bool:
-        """Tell whether the cache has caught up with the writes of this key, or has had its time."""
+        """Return whether the cache has caught up with the writes of this key, or has had its time."""
         record = self._records.get(key)
         if record is None:
             return True

@@ -112,7 +112,7 @@ class ReflectorState:
 
     @property
     def paged(self) -> bool:
-        """Tell whether the next list may come in pages."""
+        """Return whether the next list may come in pages."""
         return self._lost_pages < _PATIENCE_WITH_PAGES
 
     def listed(self, resource_version: str) -> None:
@@ -167,7 +167,7 @@ class ReflectorState:
         return watching and (broken or isinstance(error, TooManyRequests)) and self._failures <= 1
 
     def _was_open(self, error: Exception | None, lasted: float) -> bool:
-        """Tell whether a watch without news was served at all: waiting for a dead server takes long, too."""
+        """Return whether a watch without events was served at all: a dead server keeps one waiting, too."""
         if isinstance(error, DeadlineExceeded) or (isinstance(error, ConnectionFailed) and not error.sent):
             return False
         # A refusal that took long is a refusal; only a 410 also comes at the end of a watch that was open.
@@ -233,7 +233,7 @@ class ErrorLogFilter:
         self._logged: dict[Hashable, float] = {}
 
     def due(self, signature: Hashable, now: float) -> bool:
-        """Tell whether to log the error with this signature, one of a small set."""
+        """Return whether to log the error with this signature, one of a small set."""
         last = self._logged.get(signature)
         if last is not None and now - last < self._remind:
             return False
@@ -241,7 +241,7 @@ class ErrorLogFilter:
         return True
 
     def clear(self) -> bool:
-        """Forget all errors; tell whether one had been logged."""
+        """Forget all errors; return whether one had been logged."""
         had = bool(self._logged)
         self._logged.clear()
         return had

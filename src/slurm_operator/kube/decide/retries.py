@@ -35,7 +35,7 @@ def retry_delay(
 
 
 def refused_by_budget(error: ApiError) -> bool:
-    """Tell whether a 429 is a disruption budget's answer to an eviction: a decision, not an overload."""
+    """Return whether a 429 is a disruption budget's answer to an eviction: a decision, not an overload."""
     return any(cause.get("reason") == "DisruptionBudget" for cause in error.details.get("causes", ()))
 
 

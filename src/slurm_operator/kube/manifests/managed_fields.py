@@ -102,7 +102,7 @@ def claim(
 
 
 def has_applied(entries: Sequence[FieldsEntry], manager: str) -> bool:
-    """Tell whether a manager owns fields by an apply."""
+    """Return whether a manager owns fields by an apply."""
     return any(_applied_by(entry, manager) for entry in entries)
 
 

@@ -299,7 +299,7 @@ def _key(element: Any, merge_key: str, path: str) -> Any:
 
 
 def _holds_maps(first: list[Any], second: list[Any], path: str) -> bool:
-    """Tell whether these are lists of maps rather than of scalars; a mixture is an error."""
+    """Return whether these are lists of maps rather than of scalars; a mixture is an error."""
     shapes = {dict if isinstance(item, dict) else type(item) for item in (*first, *second)}
     if list in shapes or (dict in shapes and len(shapes) > 1):
         raise MergeError(f"{path}: the elements of a merged list must be all maps or all scalars")

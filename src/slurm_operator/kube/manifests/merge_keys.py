@@ -24,12 +24,12 @@ class MergeField(NamedTuple):
 
     @property
     def merged(self) -> bool:
-        """Tell whether the elements of this list are merged rather than replaced as a whole."""
+        """Return whether the elements of this list are merged rather than replaced as a whole."""
         return "merge" in self.strategy.split(",")
 
     @property
     def replaced(self) -> bool:
-        """Tell whether a map in this field is replaced although maps are merged otherwise."""
+        """Return whether a map in this field is replaced although maps are merged otherwise."""
         return "replace" in self.strategy.split(",")
 
 

@@ -130,7 +130,7 @@ def revision_data(revision: ControllerRevision) -> Any:
 
 
 def same_data(left: Any, right: Any, *, zero_fields: Collection[str] = ()) -> bool:
-    """Tell whether two revisions' data mean the same; a zero value in `zero_fields` equals an absent one."""
+    """Return whether two revisions' data mean the same; zero in `zero_fields` equals an absent value."""
     return _meaning(left, zero_fields) == _meaning(right, zero_fields)
 
 

@@ -127,7 +127,7 @@ class Node(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Tell whether the kubelet reports the node ready."""
+        """Return whether the kubelet reports the node ready."""
         condition = self.condition("Ready")
         return condition is not None and condition.status == "True"
 

@@ -174,7 +174,7 @@ class Object(Part, frozen=True):
 
     @property
     def deleting(self) -> bool:
-        """Tell whether deletion has been requested."""
+        """Return whether deletion has been requested."""
         return self.metadata.deletion_timestamp is not None
 
     @property

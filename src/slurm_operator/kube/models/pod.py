@@ -199,13 +199,13 @@ class Pod(Object, frozen=True):
 
     @property
     def ready(self) -> bool:
-        """Tell whether the Pod serves."""
+        """Return whether the Pod serves."""
         condition = self.condition("Ready")
         return condition is not None and condition.status == "True"
 
     @property
     def finished(self) -> bool:
-        """Tell whether no container will ever run again."""
+        """Return whether no container will ever run again."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property

@@ -56,17 +56,17 @@ class Change(NamedTuple, Generic[T]):
 
     @property
     def added(self) -> bool:
-        """Tell whether the object was not there before."""
+        """Return whether the object was not there before."""
         return self.old is None
 
     @property
     def updated(self) -> bool:
-        """Tell whether the object was there before and still is."""
+        """Return whether the object was there before and still is."""
         return self.old is not None and self.new is not None
 
     @property
     def deleted(self) -> bool:
-        """Tell whether the object is gone."""
+        """Return whether the object is gone."""
         return self.new is None
 
 

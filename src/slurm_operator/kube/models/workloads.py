@@ -211,5 +211,5 @@ class CustomResourceDefinition(Object, frozen=True):
 
     @property
     def established(self) -> bool:
-        """Tell whether objects of the kind can be written."""
+        """Return whether objects of the kind can be written."""
         return any(c.type == "Established" and c.status == "True" for c in self.status.conditions or ())

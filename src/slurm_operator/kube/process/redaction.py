@@ -101,7 +101,7 @@ def scrub(text: str) -> str:
 
 
 def is_secret(key: str | bytes, value: Any) -> bool:
-    """Tell whether the key, in snake_case, kebab-case or camelCase, announces that the value is secret."""
+    """Return whether the key, in snake_case, kebab-case or camelCase, announces that the value is secret."""
     if not value or isinstance(value, bool):
         return False
     name = key if isinstance(key, str) else key.decode("utf-8", "replace")

@@ -150,12 +150,12 @@ class Applier:
         return Applied(ApplyOutcome.CREATED, answer)
 
     def is_applied(self, desired: Mapping[str, Any], live: Object) -> bool:
-        """Tell whether an apply would send nothing: the object is that already, as far as is known."""
+        """Return whether an apply would send nothing: the object is that already, as far as is known."""
         record = self._records.get((_slot(type(live)), live.key))
         return record is not None and is_current(record, hash_desired(desired), live)
 
     async def delete(self, live: T) -> bool:
-        """Delete exactly this object, not a later one of its name; tell whether this call did it."""
+        """Delete exactly this object, not a later one of its name; return whether this call did it."""
         self.forget(type(live), live.key, live.metadata.uid)
         if live.deleting:
             return False
@@ -282,7 +282,7 @@ class Applier:
             return without_managers(kind, managed)
 
     async def _take_over(self, desired: Mapping[str, Any], kind: type[T]) -> tuple[T, bool]:
-        """Apply, and give the caretaker what a predecessor set; tell whether the caretaker has anything."""
+        """Apply, and give the caretaker what a predecessor set; return whether the caretaker has anything."""
         attempt = 0
         while True:
             attempt += 1
@@ -346,7 +346,7 @@ class Applier:
 
 
 def _is_of_another(error: Invalid) -> bool:
-    """Tell whether the server refused a UID: the object of the name is another one."""
+    """Return whether the server refused a UID: the object of the name is another one."""
     return any(cause.get("field") == "metadata.uid" for cause in error.details.get("causes") or ())
 
 

@@ -171,7 +171,7 @@ class EventRecorder:
             self._wake.clear()
 
     async def flush(self, deadline: float) -> bool:
-        """Send everything that waits, within `deadline` seconds; tell whether it all got through."""
+        """Send everything that waits, within `deadline` seconds; return whether it all got through."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(deadline):
                 return await self._send(everything=True) is None and self._all_sent()
@@ -278,7 +278,7 @@ class EventRecorder:
         metrics.EVENTS_SENT.inc()
 
     async def _patch(self, patch: Patch) -> bool:
-        """Send a patch; tell whether it is done with."""
+        """Send a patch; return whether it is done with."""
         occurrence = patch.occurrence
         body = {"series": _series(patch.count, patch.last)}
         try:

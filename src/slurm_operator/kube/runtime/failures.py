@@ -44,12 +44,12 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def is_defect(error: BaseException) -> bool:
-    """Tell whether the error shows a mistake in the program, which needs a traceback and a fix."""
+    """Return whether the error shows a mistake in the program, which needs a traceback and a fix."""
     return any(isinstance(leaf, _DEFECTS) or not isinstance(leaf, Exception) for leaf in leaves(error))
 
 
 def is_fenced(error: BaseException) -> bool:
-    """Tell whether nothing failed except that this process may not write any more."""
+    """Return whether nothing failed except that this process may not write any more."""
     return all(isinstance(leaf, FencedError) for leaf in leaves(error))
 
 

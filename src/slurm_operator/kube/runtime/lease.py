@@ -79,7 +79,7 @@ class Fence:
         self._unanswered_until = max(self._unanswered_until, monotonic() + seconds)
 
     def may_still_land(self) -> bool:
-        """Tell whether a write that was given up may still be executed."""
+        """Return whether a write that was given up may still be executed."""
         return monotonic() < self._unanswered_until
 
 
@@ -120,7 +120,7 @@ class LeaderElector:
 
     @property
     def leading(self) -> bool:
-        """Tell whether a write may begin now."""
+        """Return whether a write may begin now."""
         return self._election.may_start_write(monotonic())
 
     @property

@@ -196,7 +196,7 @@ class Manager:
 
     @property
     def lost(self) -> bool:
-        """Tell whether the lease was lost, also when something else had ended `run` before."""
+        """Return whether the lease was lost, also when something else had ended `run` before."""
         return self._lost
 
     async def run(self, stop: asyncio.Event) -> None:

@@ -112,7 +112,7 @@ class HistoryPlan:
 
     @property
     def settled(self) -> bool:
-        """Tell whether there is nothing to write."""
+        """Return whether there is nothing to write."""
         return self.create is None and not self.patches and not self.delete
 
 
@@ -234,7 +234,7 @@ def _belongs(candidate: ControllerRevision, owner: HistoryOwner) -> bool:
 
 
 def _is_namesake(candidate: ControllerRevision, owner: HistoryOwner) -> bool:
-    """Tell whether a revision has the name that it would have as the owner's."""
+    """Return whether a revision has the name that it would have as the owner's."""
     return candidate.metadata.name == revision_name(owner.name, hash_of(candidate))
 
 

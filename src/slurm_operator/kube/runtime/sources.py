@@ -86,7 +86,7 @@ def enqueue_owner(kind: type[Object]) -> Callable[[Change[T]], Iterable[Key]]:
 
 
 def generation_changed(change: Change[T]) -> bool:
-    """Tell whether the spec changed: the generation moved, or the kind has none."""
+    """Return whether the spec changed: the generation moved, or the kind has none."""
     pair = _update(change)
     if pair is None:
         return True
@@ -95,7 +95,7 @@ def generation_changed(change: Change[T]) -> bool:
 
 
 def metadata_changed(change: Change[T]) -> bool:
-    """Tell whether labels, annotations, finalizers, owners or the deletion mark changed."""
+    """Return whether labels, annotations, finalizers, owners or the deletion mark changed."""
     pair = _update(change)
     if pair is None:
         return True
@@ -110,7 +110,7 @@ def metadata_changed(change: Change[T]) -> bool:
 
 
 def resource_version_changed(change: Change[T]) -> bool:
-    """Tell whether the API server wrote the object in between."""
+    """Return whether the API server wrote the object in between."""
     pair = _update(change)
     return pair is None or pair[0].resource_version != pair[1].resource_version
 

@@ -181,17 +181,17 @@ class QueueCore(Generic[K]):
 
     @property
     def shutting_down(self) -> bool:
-        """Tell whether `shutdown` was called."""
+        """Return whether `shutdown` was called."""
         return self._shut
 
     @property
     def finished(self) -> bool:
-        """Tell whether `pop` will never hand out a key again."""
+        """Return whether `pop` will never hand out a key again."""
         return self._shut and not self._waiting
 
     @property
     def idle(self) -> bool:
-        """Tell whether no key is ready or in work; delayed adds may be pending."""
+        """Return whether no key is ready or in work; delayed adds may be pending."""
         return not self._waiting and not self._work
 
     @property
@@ -327,12 +327,12 @@ class WorkQueue(Generic[K]):
 
     @property
     def shutting_down(self) -> bool:
-        """Tell whether the queue was shut down."""
+        """Return whether the queue was shut down."""
         return self.core.shutting_down
 
     @property
     def idle(self) -> bool:
-        """Tell whether no key is ready or in work; delayed adds may be pending."""
+        """Return whether no key is ready or in work; delayed adds may be pending."""
         return self.core.idle
 
     def measure_work(self) -> None:

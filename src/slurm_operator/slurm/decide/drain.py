@@ -32,7 +32,7 @@ _NAMED_JOBS: Final = 5
 
 
 def looks_drained(node: Node) -> bool:
-    """Tell whether a node's own state says that it is drained; the jobs have to agree."""
+    """Return whether a node's own state says that it is drained; the jobs have to agree."""
     state = node.state
     if "DRAIN" not in state or "COMPLETING" in state or node.alloc_cpus:
         return False

@@ -208,7 +208,7 @@ def _owner(reason: str, prefix: str) -> _Owner:
 
 
 def drained_by_us(node: Node, prefix: str) -> bool:
-    """Tell whether a node is drained, and the drain is ours to take back."""
+    """Return whether a node is drained, and the drain is ours to take back."""
     return _draining(node) and _owner(node.reason, prefix) is _Owner.OURS
 
 
@@ -248,7 +248,7 @@ def downed_by_others(node: Node, prefix: str) -> bool:
 
 
 def downed_by_us(node: Node, prefix: str) -> bool:
-    """Tell whether the reason of a node that is down is the operator's, or slurmctld's for a silent node."""
+    """Return whether a node is down for a reason of the operator's, or of slurmctld's for silent nodes."""
     return bool(node.reason) and _owner(node.reason, prefix) is not _Owner.FOREIGN
 
 

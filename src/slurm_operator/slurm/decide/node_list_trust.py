@@ -108,13 +108,13 @@ class NodeListTrust:
 
     @property
     def doubtful(self) -> bool:
-        """Tell whether another whole list is wanted: an answer of "unchanged" would confirm nothing."""
+        """Return whether another whole list is wanted: an answer of "unchanged" would confirm nothing."""
         snapshot = self.snapshot
         return bool(snapshot.doubts) or snapshot.suspicion is not None or not snapshot.complete
 
     @property
     def wants_uptime(self) -> bool:
-        """Tell whether slurmctld's uptime must be asked for: no doubt ends without it."""
+        """Return whether slurmctld's uptime must be asked for: no doubt ends without it."""
         return self._uptime_asked is None or self.doubtful
 
     @property
@@ -123,7 +123,7 @@ class NodeListTrust:
         return self._started
 
     def just_started(self, now: float) -> bool:
-        """Tell whether slurmctld may be in its first minute, as after an outage until it says otherwise."""
+        """Return whether slurmctld may be in its first minute, as after an outage until it says otherwise."""
         return self._interrupted or self._young(now)
 
     # --- evidence
@@ -163,7 +163,7 @@ class NodeListTrust:
         self.snapshot = replace(self.snapshot, confirmed=sent)
 
     def uptime(self, seconds: float | None, sent: float, received: float | None = None) -> bool:
-        """Take in for how long slurmctld has been up at least; tell whether it is another one than before.
+        """Take in for how long slurmctld has been up at least; return whether it is another one than before.
 
         None, as in its first second, is zero. It counted at some moment between the question and the answer.
         """

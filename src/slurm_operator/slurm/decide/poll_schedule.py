@@ -106,7 +106,7 @@ class Poll:
         return max(wanted, min(cost * self.took, self._limit))
 
     def due(self, wanted: float, now: float, *, hurry: bool = False) -> bool:
-        """Tell whether it is time to ask, if this often is wanted."""
+        """Return whether it is time to ask, if this often is wanted."""
         return self.sent is None or now - self.sent >= self.interval(wanted, hurry=hurry) - _EPSILON
 
     def rested(self, now: float) -> bool:
@@ -118,7 +118,7 @@ class Poll:
         return None if now - self.whole_at >= whole - _EPSILON else self._update_time
 
     def listed(self, update_time: int, sent: float, now: float) -> bool:
-        """Note a whole list; tell whether slurmctld's clock went back."""
+        """Note a whole list; return whether slurmctld's clock went back."""
         went_back = self._update_time is not None and 0 < update_time < self._update_time
         self._update_time = update_time if update_time > 0 else None
         self.whole_at = sent

@@ -76,13 +76,13 @@ class Answer:
 
     @property
     def reusable(self) -> bool:
-        """Tell whether the connection may serve another request."""
+        """Return whether the connection may serve another request."""
         words = self.headers.get("connection", "").lower()
         good = self.complete and not self.surplus and self.status in _WITHOUT_SURPLUS
         return good and self._minor == 1 and "close" not in words
 
     def feed(self, data: bytes) -> bool:
-        """Take in what arrived; tell whether the answer is complete."""
+        """Take in what arrived; return whether the answer is complete."""
         if self._step is Answer._counted and not self._buffer:
             # The bulk of a long list passes through here, without a detour through the buffer.
             self._take(data)
@@ -94,7 +94,7 @@ class Answer:
         return self.complete
 
     def finish(self) -> bool:
-        """Take in that the other side has closed; tell whether the answer is complete."""
+        """Take in that the other side has closed; return whether the answer is complete."""
         self.complete = self.complete or self._step is Answer._until_closed
         return self.complete
 

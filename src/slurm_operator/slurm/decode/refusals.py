@@ -71,7 +71,7 @@ class Reply(NamedTuple):
 
     @property
     def json(self) -> bool:
-        """Tell whether it claims to be JSON."""
+        """Return whether it claims to be JSON."""
         return self.content_type.partition(";")[0].strip().lower() == "application/json"
 
 

@@ -85,7 +85,7 @@ class _Held:
 
 
 def unfinished(job: Job) -> bool:
-    """Tell whether a job may hold nodes."""
+    """Return whether a job may hold nodes."""
     # Pending, with an unknown flag: without nodes it holds none, whatever the flag means.
     waits = "PENDING" in job.job_state and "COMPLETING" not in job.job_state and not job.nodes
     return not job.finished and not waits

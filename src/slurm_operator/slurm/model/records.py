@@ -146,7 +146,7 @@ class Job(_Part, frozen=True):
 
     @property
     def finished(self) -> bool:
-        """Tell whether the job surely holds no node: it ended, or has not started; an unknown word is no."""
+        """Return whether the job surely holds no node: ended, or not started; an unknown word means no."""
         return _holds_no_node(self.job_state)
 
 

@@ -40,7 +40,7 @@ NEEDS: Final = {
 
 
 def offers(version: str, feature: Feature) -> bool:
-    """Tell whether a known version can do something."""
+    """Return whether a known version can do something."""
     return KNOWN.index(version) <= KNOWN.index(NEEDS[feature])
 
 

@@ -101,7 +101,7 @@ class ClusterView:
         return now - (self.listed_at if self.confirmed is None else self.confirmed)
 
     def stale(self, now: float) -> bool:
-        """Tell whether the list of nodes is too old for any answer."""
+        """Return whether the list of nodes is too old for any answer."""
         return self.age(now) > self.stale_after
 
     def uptime(self, now: float) -> float | None:

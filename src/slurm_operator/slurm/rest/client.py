@@ -381,7 +381,7 @@ class RestClient:
 
 
 def _same_jobs(reply: JobsReply) -> bool:
-    """Tell whether an answer says, in its own way, that no job has changed."""
+    """Return whether an answer says, in its own way, that no job has changed."""
     return not reply.jobs and reply.last_update == _NEVER and bool(reply.warnings)
 
 

@@ -156,7 +156,7 @@ class Connection:
         return self.watch.view
 
     def retry(self) -> bool:
-        """Try at once if it fails, whatever pause it is in; tell whether, for it is not done all the time."""
+        """Try at once if it fails, whatever pause it is in; return whether that was done."""
         now = asyncio.get_running_loop().time()
         if self.view.failure is None or now - self.record.retried < _RETRY_SECONDS:
             return False
@@ -264,7 +264,7 @@ class Connections:
         return self.get(key)
 
     def remove(self, key: ConnectionKey) -> bool:
-        """Take away what a key has, connection or link; tell whether it had any."""
+        """Take away what a key has, connection or link; return whether it had any."""
         self._expected.pop(key, None)
         self._external.discard(key)
         linked = self._links.pop(key, None)

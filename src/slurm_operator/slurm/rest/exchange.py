@@ -86,7 +86,7 @@ class ExchangeProgress:
 
     @property
     def sent(self) -> bool:
-        """Tell whether the request can have left."""
+        """Return whether the request can have left."""
         return self.stage in (ExchangeProgress.SENT, ExchangeProgress.READING)
 
 
@@ -107,12 +107,12 @@ class _Link(asyncio.Protocol):
 
     @property
     def open(self) -> bool:
-        """Tell whether the connection is there."""
+        """Return whether the connection is there."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property
     def quiet(self) -> bool:
-        """Tell whether nothing waits to be read: what came before a request is not the answer to it."""
+        """Return whether nothing waits to be read: what came before a request is not the answer to it."""
         if self._transport is None or not self.open:
             return False
         poll = select.poll()

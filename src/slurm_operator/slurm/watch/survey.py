@@ -121,7 +121,7 @@ class Survey:
         return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
 
     async def round(self, *, woken: bool, awaited: bool = False, reservations_changed: bool = False) -> bool:
-        """Ask for the nodes and for all that is due; tell whether the nodes were listed.
+        """Ask for the nodes and for all that is due; return whether the nodes were listed.
 
         `woken`: nodes were changed, so they are listed as a whole, and the jobs if one of them looks drained.
         The next round lists them as a whole again: the caller that wrote may have got its reply just after
@@ -224,7 +224,7 @@ class Survey:
 
     @property
     def has_standby(self) -> bool:
-        """Tell whether there are several slurmctlds, as far as is known."""
+        """Return whether there are several slurmctlds, as far as is known."""
         return len(self.view.controllers) > 1
 
     async def ping(self) -> None:

@@ -127,7 +127,7 @@ class SlurmWatch:
 
     @property
     def closed(self) -> bool:
-        """Tell whether there will be no other view."""
+        """Return whether there will be no other view."""
         return self._closed
 
     def close(self) -> None:

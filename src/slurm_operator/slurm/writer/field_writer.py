@@ -230,7 +230,7 @@ class FieldWriter:
         return age < self._timing.fresh and all(isinstance(batch[name].change, Drain) for name in updates)
 
     def _shown(self, names: Iterable[str]) -> bool:
-        """Tell whether the view is younger than what was last written to each of these nodes."""
+        """Return whether the view is younger than what was last written to each of these nodes."""
         listed_at = self._watch.view.listed_at
         if listed_at is not None:
             self._written = {name: at for name, at in self._written.items() if at >= listed_at}

@@ -61,7 +61,7 @@ def check_change(item: Kind, old: Kind, world: World, findings: Findings) -> Non
 
 
 def _switches(item: Controller | Accounting, old: Kind | None) -> bool:
-    """Tell whether daemons that run here would have another single key."""
+    """Return whether daemons that run here would have another single key."""
     if not isinstance(old, Controller | Accounting) or item.spec.external or old.spec.external:
         return False
     return keys.switches(item.spec.slurm_key_ref, old.spec.slurm_key_ref)

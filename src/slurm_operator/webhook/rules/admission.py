@@ -50,7 +50,7 @@ class Verdict:
 
     @property
     def allowed(self) -> bool:
-        """Tell whether the write is admitted."""
+        """Return whether the write is admitted."""
         return not self.errors
 
 
@@ -113,7 +113,7 @@ class _Shell(msgspec.Struct):
 
 
 def harmless(new: bytes, old: bytes | None) -> bool:
-    """Tell whether a write must pass whatever the rules say: of a dying object, or of all but the spec."""
+    """Return whether a write must pass whatever the rules say: of a dying object, or of all but the spec."""
     try:
         after = msgspec.json.decode(new, type=_Shell)
         before = msgspec.json.decode(old, type=_Shell) if old is not None else None

@@ -90,7 +90,7 @@ def check_extra(extra: str, own_text: str, policy: Policy, findings: Findings) -
 
 
 def _within(text: str, most: int) -> bool:
-    """Tell whether Slurm reads a text as a number from 0 to the most; it knows hexadecimal ones, too."""
+    """Return whether Slurm reads a text as a number from 0 to the most; it knows hexadecimal ones, too."""
     if not _NUMBER.fullmatch(text):
         return False
     return int(text, 16 if text[1:2] in {"x", "X"} else 10) <= most

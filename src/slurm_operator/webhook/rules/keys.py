@@ -53,7 +53,7 @@ class Content(msgspec.Struct, frozen=True):
 
     @property
     def dying(self) -> bool:
-        """Tell whether the Secret is being deleted."""
+        """Return whether the Secret is being deleted."""
         return bool(self.metadata.get("deletionTimestamp"))
 
 

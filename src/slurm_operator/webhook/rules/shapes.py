@@ -149,7 +149,7 @@ class ClaimShape(Part, frozen=True):
 
 
 def fits(value: Mapping[str, Any], shape: type[Part], path: str, findings: Findings) -> bool:
-    """Tell whether a map has the shape of its kind; refuse each field of it that has not."""
+    """Return whether a map has the shape of its kind; refuse each field of it that has not."""
     good = True
     for field in msgspec.structs.fields(shape):
         given = _without_nulls(value.get(field.encode_name))

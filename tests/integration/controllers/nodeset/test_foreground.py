@@ -65,7 +65,7 @@ async def kept(stage: Stage) -> AsyncIterator[None]:
 
 
 async def _refused(stage: Stage) -> bool:
-    """Tell whether the deletion of the worker would be refused."""
+    """Return whether the deletion of the worker would be refused."""
     try:
         await stage.client.delete(Pod, "blue-0", stage.namespace, dry_run=True)
     except NotFound:

@@ -24,7 +24,7 @@ def owner(pod: Pod) -> str:
 
 
 async def gone(stage: Stage, name: str = "blue") -> bool:
-    """Tell whether a NodeSet is gone."""
+    """Return whether a NodeSet is gone."""
     return await stage.get(NodeSet, name) is None
 
 

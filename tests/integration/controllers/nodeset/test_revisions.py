@@ -23,7 +23,7 @@ def features(number: int) -> dict[str, Any]:
 
 
 async def updated(stage: Stage, number: int) -> bool:
-    """Tell whether the status has seen the spec, and counts so many pods of its revision."""
+    """Return whether the status has seen the spec, and counts so many pods of its revision."""
     live = await stage.there(NodeSet, "blue")
     seen = live.status.observed_generation == live.metadata.generation
     return seen and live.status.updated_replicas == number

@@ -119,7 +119,7 @@ async def pods(stage: Stage) -> dict[str, str]:
 
 
 async def all_run(stage: Stage) -> bool:
-    """Tell whether Kubernetes has nothing left to do for any workload, by its own account."""
+    """Return whether Kubernetes has nothing left to do for any workload, by its own account."""
     for item in (await workloads(stage)).values():
         status, wanted = item.get("status", {}), item["spec"]["replicas"]
         if status.get("observedGeneration") != item["metadata"]["generation"]:

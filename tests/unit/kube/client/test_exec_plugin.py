@@ -181,7 +181,7 @@ async def test_helpers_of_a_hanging_plugin_end_with_it(tmp_path: Path) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Tell whether a process lives; one that nobody has waited for yet does not."""
+    """Return whether a process lives; one that nobody has waited for yet does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except (FileNotFoundError, ProcessLookupError):

@@ -93,7 +93,7 @@ _ENDLESS: Final = datetime.fromtimestamp(UNLIMITED_SECONDS, UTC)
 
 
 def may_delete(worker: Worker, slurm: SlurmState, wall: datetime) -> Decision:
-    """Tell whether a pod may be deleted without killing a job."""
+    """Return whether a pod may be deleted without killing a job."""
     if (certain := _runs_nothing(worker, slurm)) is not None:
         return certain
     if (blind := slurm.blind(worker.slurm_name)) is not None:
@@ -150,7 +150,7 @@ def _may_delete_now(worker: Worker, slurm: SlurmState, seen: Observation) -> boo
 
 
 def may_reregister(worker: Worker, slurm: SlurmState, wall: datetime, min_ready_seconds: int) -> Decision:
-    """Tell whether a healthy pod may be replaced because Slurm does not have its node."""
+    """Return whether a healthy pod may be replaced because Slurm does not have its node."""
     if (blind := slurm.blind(worker.slurm_name)) is not None:
         return blind
     if slurm.absent(worker.slurm_name) is None:
@@ -162,7 +162,7 @@ def may_reregister(worker: Worker, slurm: SlurmState, wall: datetime, min_ready_
 
 
 def may_undrain(worker: Worker, slurm: SlurmState) -> Decision:
-    """Tell whether a node may take work again: the drain must be ours and the pod ready for work."""
+    """Return whether a node may take work again: the drain must be ours and the pod ready for work."""
     if (blind := slurm.blind(worker.slurm_name)) is not None:
         return blind
     node = slurm.node(worker.slurm_name)
@@ -311,7 +311,7 @@ def weigh(seen: Observation, confirmed: Confirmed | None, removals: Iterable[Rem
 
 
 def in_time(done: int, took: float, left: int, remaining: float) -> bool:
-    """Tell whether what is left will be done while the evidence counts, if it goes on as so far."""
+    """Return whether what is left will be done while the evidence counts, if it goes on as so far."""
     return done > 0 and left * took <= _SURELY * remaining * done
 
 
@@ -328,7 +328,7 @@ class NodeChanges(Protocol):
 
 
 def settling(seen: Observation, memory: NodeChanges, name: str) -> bool:
-    """Tell whether the state of a node was changed so lately that the next list will tell of it.
+    """Return whether the state of a node was changed so lately that the next list will tell of it.
 
     What its pod would say until then is about to be false, and most idle pods are gone by then.
     """
@@ -342,7 +342,7 @@ def settling(seen: Observation, memory: NodeChanges, name: str) -> bool:
 
 
 def _asked(seen: Observation, confirmed: Confirmed | None, name: str) -> bool:
-    """Tell whether Slurm was asked for a node by its name when it was last asked on purpose, just now."""
+    """Return whether Slurm was asked for a node by its name when it was last asked on purpose, just now."""
     asked = seen.asked.get(name)
     return (
         confirmed is not None

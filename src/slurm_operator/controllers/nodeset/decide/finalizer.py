@@ -60,7 +60,7 @@ def guard(seen: Observation) -> list[Action]:
 
 
 def lets_go(seen: Observation) -> bool:
-    """Tell whether a NodeSet that is being deleted needs no drain."""
+    """Return whether a NodeSet that is being deleted needs no drain."""
     return skips_drain(seen) or without_slurm(seen) or orphans(seen)
 
 

@@ -55,7 +55,7 @@ class Neighbour:
     """Which Kubernetes nodes give their names to its workers."""
 
     def wants(self, name: str, kube_node: Node | None) -> bool:
-        """Tell whether one of its workers should have a name; `kube_node` is the node called so."""
+        """Return whether one of its workers should have a name; `kube_node` is the node called so."""
         if self.numbers is not None and name in self.numbers:
             return True
         return self.fit is not None and kube_node is not None and self.fit.suits(kube_node)
@@ -120,7 +120,7 @@ def shared(seen: Observation) -> dict[str, Defer]:
 
 
 def borne(seen: Observation, name: str) -> bool:
-    """Tell whether another NodeSet has a worker of a name."""
+    """Return whether another NodeSet has a worker of a name."""
     name_holders = seen.name_holders.get(name, _NOBODY)
     return any(one.uid in name_holders for one in seen.neighbours)
 

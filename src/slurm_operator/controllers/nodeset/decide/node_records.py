@@ -392,7 +392,7 @@ def _mine(seen: Observation, info: PodInfo) -> bool:
 
 
 def _at_rest(seen: Observation, demand: Demand) -> bool:
-    """Tell whether every wanted pod is there: a missing one would come back under its old name."""
+    """Return whether every wanted pod is there: a missing one would come back under its old name."""
     return not demand.going and not demand.creates and len(seen.workers) == demand.desired
 
 
@@ -405,7 +405,7 @@ def _defunct(seen: Observation, slurm: SlurmState, node: Node) -> bool:
 
 
 def _orphaned(seen: Observation, info: PodInfo, name: str) -> bool:
-    """Tell whether the Kubernetes node of a record is gone, or would be called otherwise now."""
+    """Return whether the Kubernetes node of a record is gone, or would be called otherwise now."""
     if not info.node:
         return False
     node = seen.nodes.get(info.node)

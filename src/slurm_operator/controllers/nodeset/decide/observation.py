@@ -117,7 +117,7 @@ class Worker:
         return bool(shown) if self.stated else bool(shown & _ALIVE) and _SILENT not in shown
 
     def available(self, wall: datetime, min_ready_seconds: int) -> bool:
-        """Tell whether it has been ready for long enough."""
+        """Return whether it has been ready for long enough."""
         # Without a time to wait no clock is asked: ours may be behind the one that said since when.
         return self.healthy and (not min_ready_seconds or self.available_at(min_ready_seconds) <= wall)
 
@@ -218,7 +218,7 @@ class Observation:
 
     @property
     def daemon(self) -> bool:
-        """Tell whether the nodes decide how many pods there are."""
+        """Return whether the nodes decide how many pods there are."""
         return self.nodeset.spec.scaling_mode == ScalingMode.DAEMON_SET
 
     @property
@@ -262,7 +262,7 @@ def read_worker(nodeset: NodeSet, pod: Pod) -> Worker:
 
 
 def _started(pod: Pod) -> bool:
-    """Tell whether slurmd may ever have run in a pod."""
+    """Return whether slurmd may ever have run in a pod."""
     if not pod.spec.node_name:
         return False
     if pod.status.phase != "Pending":

@@ -178,7 +178,7 @@ class PodConditionUpdates:
         )
 
     def waits(self, worker: Worker, cordon: Changes | None, decision: Decision | None) -> bool:
-        """Tell whether nothing is to be written about a pod for now."""
+        """Return whether nothing is to be written about a pod for now."""
         name = worker.slurm_name
         if decision is None:
             late = self._coming and self._just_ready(worker) and not self._slurm.busy(name)

@@ -55,7 +55,7 @@ _STALE_AFTER: Final = 90.0
 
 
 def known(seen: Observation) -> bool:
-    """Tell whether it can be said which reservations there are."""
+    """Return whether it can be said which reservations there are."""
     view = seen.view
     if view is None or view.reservations_listed_at is None or view.reservations_listed_at <= seen.since:
         return False
@@ -109,7 +109,7 @@ def _over(seen: Observation, spec: ReservationSpec) -> bool:
 
 
 def wanted(seen: Observation) -> bool:
-    """Tell whether there should be a window."""
+    """Return whether there should be a window."""
     spec = seen.nodeset.spec
     return (
         spec.update_strategy.type == UpdateStrategyType.SCHEDULED_UPDATE
@@ -120,12 +120,12 @@ def wanted(seen: Observation) -> bool:
 
 
 def open_ended(seen: Observation) -> bool:
-    """Tell whether a window is there, or to come or to go: what becomes of it, no event tells."""
+    """Return whether a window is there, or to come or to go: what becomes of it, no event tells."""
     return wanted(seen) or wellknown.FINALIZER_RESERVATION in seen.nodeset.metadata.finalizers
 
 
 def made(seen: Observation) -> bool:
-    """Tell whether a window has already been made for this start time."""
+    """Return whether a window has already been made for this start time."""
     condition = find_condition(seen.nodeset.status.conditions, wellknown.CONDITION_RESERVATION_CREATED)
     if condition is None:
         return False

@@ -226,7 +226,7 @@ def deletion_cost(worker: Worker) -> int:
 
 
 def marked(worker: Worker, cause: RemovalCause) -> bool:
-    """Tell whether the operator has cordoned a pod for a cause."""
+    """Return whether the operator has cordoned a pod for a cause."""
     return worker.cordoned and worker.annotations.get(wellknown.ANNOTATION_POD_CORDON_BY) == cause
 
 

@@ -105,7 +105,7 @@ class SlurmState:
         """Whether this process or the connection is new, and Slurm has not had the time to answer it."""
 
     def unheard(self, name: str) -> bool:
-        """Tell whether nothing is known about a node for no other reason than that."""
+        """Return whether nothing is known about a node for no other reason than that."""
         return self.unasked and name not in self.shared
 
     def answer(self, name: str) -> Answer:
@@ -182,7 +182,7 @@ class SlurmState:
         return None
 
     def denied(self, name: str) -> bool:
-        """Tell whether Slurm, asked for a node by its name just now, said that there is none."""
+        """Return whether Slurm, asked for a node by its name just now, said that there is none."""
         asked = self._seen.asked.get(name)
         return (
             asked is not None
@@ -192,7 +192,7 @@ class SlurmState:
         )
 
     def contradicted(self, name: str) -> bool:
-        """Tell whether Slurm, asked for a node by its name not long ago, said that it is there."""
+        """Return whether Slurm, asked for a node by its name not long ago, said that it is there."""
         asked = self._seen.asked.get(name)
         return asked is not None and asked.exists and self._seen.now - asked.at <= ASKED_LATELY
 
@@ -226,7 +226,7 @@ class SlurmState:
         return decide(change, self.answer(name), wellknown.REASON_PREFIX)
 
     def ours(self, name: str) -> bool:
-        """Tell whether a node is drained, and the drain is the operator's."""
+        """Return whether a node is drained, and the drain is the operator's."""
         node = self.node(name)
         return node is not None and drained_by_us(node, wellknown.REASON_PREFIX)
 
@@ -299,7 +299,7 @@ def _elsewhere(seen: Observation) -> dict[str, Defer]:
 
 
 def node_busy(node: Node) -> bool:
-    """Tell whether a node's own state says that work is on it."""
+    """Return whether a node's own state says that work is on it."""
     return bool(node.alloc_cpus) or not BUSY_STATES.isdisjoint(node.state)
 
 

@@ -88,7 +88,7 @@ def max_unavailable(seen: Observation, total: int) -> int:
 
 
 def in_window(seen: Observation, slurm: SlurmState, worker: Worker) -> bool:
-    """Tell whether a worker's node is in the NodeSet's maintenance window."""
+    """Return whether a worker's node is in the NodeSet's maintenance window."""
     node = slurm.node(worker.slurm_name)
     return (
         node is not None and "MAINTENANCE" in node.state and node.reservation == seen.nodeset.reservation_name
@@ -96,7 +96,7 @@ def in_window(seen: Observation, slurm: SlurmState, worker: Worker) -> bool:
 
 
 def _undecided(slurm: SlurmState, worker: Worker) -> bool:
-    """Tell whether a worker was chosen when its node was last known: while it is not, no mind is changed."""
+    """Return whether a worker was chosen when its node was last known: that counts while it is unknown."""
     return marked(worker, RemovalCause.UPDATE) and slurm.blind(worker.slurm_name) is not None
 
 

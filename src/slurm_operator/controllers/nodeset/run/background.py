@@ -187,7 +187,7 @@ class BackgroundTasks:
         task.add_done_callback(lambda done: self._ended(key, kind, done))
 
     def busy(self, key: Key, kind: TaskKind) -> bool:
-        """Tell whether such a background task is under way; if so, the NodeSet is requeued when it ends."""
+        """Return whether such a background task is under way; if so, the NodeSet is requeued when it ends."""
         if kind not in self._tasks.get(key, {}).values():
             return False
         self._waiting.add((key, kind))
@@ -318,7 +318,7 @@ class SlurmQuestions:
         self._background.start(key, TaskKind.ASK, _ask(work.connection, evidence, after, names))
 
     def under_way(self, work: PlannedWork) -> bool:
-        """Tell whether an answer is awaited, which should find the next reconcile ready."""
+        """Return whether an answer is awaited, which should find the next reconcile ready."""
         return TaskKind.ASK in self._background.under_way(work.nodeset.key)
 
 

@@ -39,7 +39,7 @@ class ClaimWriter:
         self._events = events
 
     async def prepare(self, work: PlannedWork, worker: WorkerIdentity) -> bool:
-        """Make the claims of a worker that do not exist; tell whether its pod can use all of them."""
+        """Make the claims of a worker that do not exist; return whether its pod can use all of them."""
         nodeset = work.nodeset
         if not nodeset.spec.volume_claim_templates:
             return True

@@ -137,7 +137,7 @@ class Actor:
     async def _finalizers(
         self, work: PlannedWork, group: Sequence[do.AddFinalizer | do.RemoveFinalizer | do.RecordExternal]
     ) -> bool:
-        """Change the finalizers, and write down where Slurm is; tell whether both are as planned."""
+        """Change the finalizers, and write down where Slurm is; return whether both are as planned."""
         meta = work.nodeset.metadata
         if do.RemoveFinalizer(wellknown.FINALIZER_DRAIN) in group and not await self._lets_go(work):
             return False
@@ -162,7 +162,7 @@ class Actor:
         return True
 
     async def _lets_go(self, work: PlannedWork) -> bool:
-        """Tell whether Kubernetes may delete, or leave alone, whatever pods the NodeSet still has.
+        """Return whether Kubernetes may delete, or leave alone, whatever pods the NodeSet still has.
 
         Of one that is drained none must be left; of one that needs no drain none must be protected. The API
         server is asked for all pods, once in the life of a NodeSet, since some may be in no cache.

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def matches(nodeset: NodeSet, pod: Pod) -> bool:
-    """Tell whether a pod has the labels of a NodeSet's selector."""
+    """Return whether a pod has the labels of a NodeSet's selector."""
     found = pod.metadata.labels
     return (
         found.get(wellknown.LABEL_APP_INSTANCE) == nodeset.metadata.name

@@ -138,7 +138,7 @@ class Pods:
             self._events.event(work.nodeset, "Normal", Reason.SUCCESSFUL_CREATE, "Create", note)
 
     async def _create(self, work: PlannedWork, action: CreatePod, made: list[str]) -> bool:
-        """Make one worker; tell whether others should be tried."""
+        """Make one worker; return whether others should be tried."""
         try:
             worker = _identity(work, action)
             manifest = slurmd.pod(
@@ -387,7 +387,7 @@ def _template(work: PlannedWork) -> slurmd.WorkerTemplate:
 
 
 def _another(now: NodeSet, then: NodeSet) -> bool:
-    """Tell whether something else is asked of a NodeSet by now."""
+    """Return whether something else is asked of a NodeSet by now."""
     return now.metadata.generation != then.metadata.generation or now.deleting != then.deleting
 
 
@@ -396,7 +396,7 @@ def _is_cordon(action: PatchPod) -> bool:
 
 
 def _without_effect(error: KubeError) -> bool:
-    """Tell whether a write that failed certainly changed nothing."""
+    """Return whether a write that failed certainly changed nothing."""
     refused = isinstance(error, ApiError) and not isinstance(error, ServerError)
     return refused or not getattr(error, "sent", True)
 

@@ -100,7 +100,7 @@ class SharedObjects:
         self._caches.services.want(Referrer(self._controller, key), ())
 
     def _mounts_ssh(self, nodeset: NodeSet) -> bool:
-        """Tell whether a pod still needs the configuration of sshd, as far as there is one."""
+        """Return whether a pod still needs the configuration of sshd, as far as there is one."""
         key = Key(nodeset.metadata.namespace, nodeset.ssh_config_name)
         if nodeset.spec.ssh.enabled or key not in self._caches.config_maps.store:
             return True
@@ -234,7 +234,7 @@ class PreviousOwner:
                 self._left.add(done)
 
     def _needs(self, nodeset: NodeSet, controller: str) -> bool:
-        """Tell whether a pod of a NodeSet still belongs to a cluster."""
+        """Return whether a pod of a NodeSet still belongs to a cluster."""
         return any(
             pod.metadata.labels.get(wellknown.LABEL_CLUSTER) == controller
             for pod in self._caches.owned_pods(nodeset)

@@ -303,7 +303,7 @@ async def _delete(connection: Connection, records: RecordWrites, until: float) -
 
 
 def _still_wanted(records: RecordWrites, name: str, until: float) -> bool:
-    """Tell whether a record is to be deleted, now that its turn has come."""
+    """Return whether a record is to be deleted, now that its turn has come."""
     return name in records.deleting and _now() < until
 
 
@@ -354,18 +354,18 @@ def _failed(name: str, verb: str, error: SlurmError) -> NodeSetProblem:
 
 
 def _unlisted(work: PlannedWork) -> bool:
-    """Tell whether the list of reservations that shows the last write is still awaited."""
+    """Return whether the list of reservations that shows the last write is still awaited."""
     return _older(work) and work.seen.now - work.state.reservation.written_at < _LIST_SECONDS
 
 
 def _older(work: PlannedWork) -> bool:
-    """Tell whether the list of reservations is older than what was last written."""
+    """Return whether the list of reservations is older than what was last written."""
     listed_at = None if work.seen.view is None else work.seen.view.reservations_listed_at
     return listed_at is not None and listed_at <= work.state.reservation.written_at
 
 
 def _restarted(work: PlannedWork) -> bool:
-    """Tell whether slurmctld has started since the last write, and may have lost it."""
+    """Return whether slurmctld has started since the last write, and may have lost it."""
     since = None if work.seen.view is None else work.seen.view.up_since
     return since is not None and since > work.state.reservation.written_at
 

@@ -146,7 +146,7 @@ class Caches:
         return found
 
     def node_matters(self, change: Change[Node]) -> bool:
-        """Tell whether something changed about a node that a NodeSet depends on."""
+        """Return whether something changed about a node that a NodeSet depends on."""
         if change.old is None or change.new is None or change.old is change.new:
             return True
         return self._relevant(change.old) != self._relevant(change.new)
@@ -291,7 +291,7 @@ def name_holder(pod: Pod) -> NameHolder | None:
 
 
 def concerns_all(update: ViewUpdate) -> bool:
-    """Tell whether a new view of Slurm says more than that single nodes have changed."""
+    """Return whether a new view of Slurm says more than that single nodes have changed."""
     now = asyncio.get_running_loop().time()
     return not update.changes or _outlook(update.previous, now) != _outlook(update.view, now)
 

@@ -40,7 +40,7 @@ def stuck_pods(workload: StatefulSetDetails, pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _may_run(pod: Pod) -> bool:
-    """Tell whether a daemon may run in the pod."""
+    """Return whether a daemon may run in the pod."""
     containers = pod.status.container_statuses
     if not containers:
         return bool(pod.spec.node_name)
