@@ -22,6 +22,7 @@ from slurm_operator.controllers.nodeset.run.template import ControllerRef
 from slurm_operator.kube.client.client import Client
 from slurm_operator.kube.decide.expectations import Expectations
 from slurm_operator.kube.errors import ConnectionFailed
+from slurm_operator.kube.models.store import Store
 from slurm_operator.kube.runtime.events import EventRecorder
 from slurm_operator.kube.runtime.sources import Channel
 from slurm_operator.slurm.rest.connections import ConnectionKey, Connections, ConnectionTarget
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.observation import Observation
+    from slurm_operator.kube.models.kinds import Pod
     from slurm_operator.kube.models.meta import Key
     from slurm_operator.slurm.rest.connections import Connection
     from tests.support.slurm.hostile_server import HostileSlurmrestd
@@ -115,6 +117,7 @@ class Hands:
         self.background = BackgroundTasks(again)
         self.slurm = Slurm(self.background)
         self.expectations: Expectations[Key] = Expectations()
+        self.cached: Store[Pod] = Store()
 
     async def delete(self, at_hand: PlannedWork) -> list[str]:
         """Carry out the deletions that are planned; return the requests that went to the API server.
@@ -134,7 +137,8 @@ class Hands:
         """Return who writes pods with a client."""
         asking = SlurmQuestions(self.background)
         events = EventRecorder(client)
-        return Pods(client, events, self.expectations, ClaimWriter(client, events), asking)
+        claims = ClaimWriter(client, events)
+        return Pods(client, events, self.expectations, claims, asking, self.cached.get)
 
     def records(self, read: Callable[[NodeSet], Awaitable[NodeSet]] | None = None) -> Records:
         """Return who writes records; without a way to read a NodeSet it creates none."""

@@ -91,7 +91,8 @@ class NodeSetController:
         wiring.registry.register(self._metrics)
         self._background = background = BackgroundTasks(again)
         claims, asking = ClaimWriter(wiring.client, wiring.events), SlurmQuestions(background)
-        pods = Pods(wiring.client, wiring.events, caches.expectations, claims, asking)
+        cached = caches.pods.store.get
+        pods = Pods(wiring.client, wiring.events, caches.expectations, claims, asking, cached)
         slurm, records = Slurm(background), Records(background, asking, self._reporter.read)
         self._actor = Actor(wiring.client, pods, claims, slurm, records, self._reporter.answered)
         reachable = condition_changed(wellknown.CONDITION_SLURM_API_READY)

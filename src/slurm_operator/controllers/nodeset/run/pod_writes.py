@@ -3,8 +3,8 @@
 Before each create and each delete an expectation is raised. That of a create is withdrawn if the create
 fails, also where its outcome is unknown: the name is fixed, so it is repeated. That of a delete is withdrawn
 if it certainly had no effect, and expires early if its outcome is unknown. If the name is in use, that pod is
-read: our own pod, of a create whose response was lost, is waited for; any other is left alone and reported in
-the condition `Degraded`, unless it is being deleted.
+read: our own pod, of a create whose response was lost, is waited for unless the cache shows it by then; any
+other is left alone and reported in the condition `Degraded`, unless it is being deleted.
 
 A pod is deleted by its UID and never otherwise. Where a deletion depends on Slurm's data, these must be
 recent enough (`deletion`); else Slurm is queried again, in the background, and this reconcile deletes no such
@@ -48,7 +48,7 @@ from slurm_operator.objects import slurmd, slurmd_identity
 from slurm_operator.objects.desired import Unbuildable
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from slurm_operator.api import NodeSet
     from slurm_operator.controllers.nodeset.decide.actions import (
@@ -119,12 +119,15 @@ class Pods:
         expectations: Expectations[Key],
         claims: ClaimWriter,
         asking: SlurmQuestions,
+        cached: Callable[[Key], Pod | None],
     ) -> None:
         self._client = client
         self._events = events
         self._expectations = expectations
         self._claims = claims
         self._asking = asking
+        # Returns a pod as the cache has it.
+        self._cached = cached
 
     # ------------------------------------------------------------------------------------------------- create
     async def create(self, work: PlannedWork, actions: Sequence[CreatePod]) -> None:
@@ -181,6 +184,10 @@ class Pods:
         ours = owner is not None and owner.uid == work.nodeset.metadata.uid
         if ours and matches(work.nodeset, live):
             self._expectations.created(key, name, live.metadata.uid)
+            shown = self._cached(live.key)
+            if shown is not None and shown.metadata.uid == live.metadata.uid:
+                # It came into the cache after the plan was made: no other event may follow.
+                self._expectations.creation_observed(key, name, live.metadata.uid)
             return True
         self._expectations.creation_failed(key, name)
         work.outcome.requeue_after(_REQUEUE_SECONDS)
