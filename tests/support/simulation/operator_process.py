@@ -15,6 +15,7 @@ from slurm_operator.slurm.errors import RestUnreachable
 from slurm_operator.slurm.model.jobs import JobBook
 from slurm_operator.slurm.model.view import ClusterView, deltas
 from tests.support.simulation.kubernetes import EPOCH, NAME, NAMESPACE
+from tests.support.slurm.views import take_list
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +67,7 @@ class Operator:
         if not slurm.answers:
             self.view = replace(before, failure=RestUnreachable("down"))
             return False
-        self.node_trust.listed(slurm.listed(), now)
+        take_list(self.node_trust, slurm.listed(), now)
         self.node_trust.uptime(now - slurm.started, now)
         snapshot = self.node_trust.snapshot
         self.view = ClusterView(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from slurm_operator.slurm.decide.node_list_trust import by_name
 from slurm_operator.slurm.model.jobs import JobBook, UnfinishedJobs
 from slurm_operator.slurm.model.records import Job, Node, NoVal
+from slurm_operator.slurm.model.steps import at_once
 from slurm_operator.slurm.model.view import ClusterView
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
 
 NOW = 1000.0
 
@@ -47,3 +54,8 @@ def view(*nodes: Node, **fields: Any) -> ClusterView:
         "up_since": 0.0,
     }
     return ClusterView(**(settled | fields))
+
+
+def take_list(node_trust: NodeListTrust, nodes: Sequence[Node], sent: float) -> None:
+    """Give a whole list of nodes to what decides whether to trust it."""
+    node_trust.listed(at_once(by_name(nodes, node_trust.snapshot.nodes)), sent)

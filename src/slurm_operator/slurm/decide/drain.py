@@ -7,6 +7,8 @@ not known here decides against.
 
 from __future__ import annotations
 
+import functools
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from slurm_operator.slurm.model.answers import AnswerReason, DrainAnswer
@@ -27,6 +29,7 @@ _FLAGS: Final = frozenset(
         *("REBOOT_ISSUED", "REBOOT_REQUESTED", "RESERVED", "RESUME", "UNDRAIN"),
     }
 )
+_KNOWN: Final = BASE_STATES | _FLAGS
 _POWER: Final = frozenset({"POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWER_UP"})
 _NAMED_JOBS: Final = 5
 
@@ -45,6 +48,43 @@ def looks_powered_down(node: Node) -> bool:
     if "COMPLETING" in state or node.alloc_cpus or not powered_off(node):
         return False
     return any(word in FREE_STATES for word in state)
+
+
+@dataclass(frozen=True, slots=True)
+class OutOfService:
+    """Which nodes of a list drain, or are powered up or down by Slurm."""
+
+    draining: frozenset[str] = frozenset()
+    """They drain, and do not look drained yet."""
+    drained: Mapping[str, float | None] = field(default_factory=dict)
+    """They look drained by their own state; since when they drain, by slurmctld's clock."""
+    powered_down: frozenset[str] = frozenset()
+    """They look powered down by their own state."""
+    saving: bool = False
+    """Slurm saves power with some nodes."""
+
+
+def out_of_service(nodes: Mapping[str, Node]) -> OutOfService:
+    """Return which nodes of a list drain or follow Slurm's power saving."""
+    draining, drained, powered_down, saving = set[str](), dict[str, float | None](), set[str](), False
+    for name, node in nodes.items():
+        # Nearly all nodes are neither, and have one of few states.
+        drains, saves = _leaves_service(node.state)
+        if drains and looks_drained(node):
+            drained[name] = node.reason_changed_at.value
+        elif drains:
+            draining.add(name)
+        if saves:
+            saving = True
+            if looks_powered_down(node):
+                powered_down.add(name)
+    return OutOfService(frozenset(draining), drained, frozenset(powered_down), saving)
+
+
+@functools.lru_cache(maxsize=1024)
+def _leaves_service(words: tuple[str, ...]) -> tuple[bool, bool]:
+    """Return whether a node in this state drains, and whether Slurm saves power with it."""
+    return "DRAIN" in words, _saves_power(words)
 
 
 def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, float]:
@@ -70,7 +110,12 @@ def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> di
 
 def saves_power(node: Node) -> bool:
     """Return whether Slurm powers a node up or down, or has powered it down, and a pod follows that."""
-    return {"CLOUD", "DYNAMIC_NORM"} <= {*node.state} and not _POWER.isdisjoint(node.state)
+    return _saves_power(node.state)
+
+
+@functools.lru_cache(maxsize=1024)
+def _saves_power(words: tuple[str, ...]) -> bool:
+    return {"CLOUD", "DYNAMIC_NORM"} <= {*words} and not _POWER.isdisjoint(words)
 
 
 def powered_off(node: Node) -> bool:
@@ -79,7 +124,12 @@ def powered_off(node: Node) -> bool:
     Such a node gets work again only after a power-up, and then from a slurmd that was started after that
     (`slurmd -b`). POWER_UP beside POWERING_DOWN is a power-up that waits for the power-down to end.
     """
-    state = frozenset(node.state)
+    return _powered_off(node.state)
+
+
+@functools.lru_cache(maxsize=1024)
+def _powered_off(words: tuple[str, ...]) -> bool:
+    state = frozenset(words)
     if not {"CLOUD", "DYNAMIC_NORM"} <= state or "POWERING_UP" in state:
         return False
     return "POWERING_DOWN" in state or ("POWERED_DOWN" in state and "POWER_UP" not in state)
@@ -104,9 +154,11 @@ def _work_in_state(
     node: Node, jobs: UnfinishedJobs, *own: tuple[bool, AnswerReason, str]
 ) -> DrainAnswer | None:
     """Return the first entry that applies; `own` is what speaks against being drained or powered down."""
+    if node.alloc_cpus == 0 and _certainly_idle(node.state) and not any(applies for applies, *_ in own):
+        return None
     state = frozenset(node.state)
     is_what = f"{node.name} is {'+'.join(node.state) or 'in no state'}"
-    strange, base = state - BASE_STATES - _FLAGS, state & BASE_STATES
+    strange, base = state - _KNOWN, state & BASE_STATES
     allocated = bool(node.alloc_cpus) or not state.isdisjoint({"ALLOCATED", "MIXED"})
     free = len(base) == 1 and base <= FREE_STATES
     against = (
@@ -126,6 +178,15 @@ def _work_in_state(
         ),
     )
     return next((no(reason, f"{is_what}, {why}") for applies, reason, why in against if applies), None)
+
+
+# Of thousands of nodes there are few different states.
+@functools.lru_cache(maxsize=1024)
+def _certainly_idle(words: tuple[str, ...]) -> bool:
+    """Return whether a state speaks of no work, drained or not, and every word of it is known."""
+    state = frozenset(words)
+    base = state & BASE_STATES
+    return len(base) == 1 and base <= FREE_STATES and "COMPLETING" not in state and state <= _KNOWN
 
 
 def work_in_jobs(name: str, jobs: UnfinishedJobs) -> DrainAnswer | None:

@@ -35,7 +35,7 @@ from slurm_operator.slurm.errors import BadReply
 from slurm_operator.slurm.model.reply_limits import MAX_NODES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Generator, Iterable, Mapping, Sequence
 
     from slurm_operator.slurm.model.records import Node
 
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _START_TOLERANCE: Final = 5.0
 # After this time the evidence for a single absent name is dropped: callers no longer need its exact age.
 _FORGET_ABSENT: Final = 3600.0
+# A millisecond or two.
+_COMPARED_AT_ONCE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,8 @@ class NodeListTrust:
 
     # --- evidence
 
-    def listed(self, nodes: Sequence[Node], sent: float) -> None:
-        """Take in a whole list; raises BadReply if it cannot be one."""
-        found = _by_name(nodes, self.snapshot.nodes)
+    def listed(self, found: dict[str, Node], sent: float) -> None:
+        """Take in a whole list, `by_name`."""
         self._expire(sent)
         absent, doubts = self._missing(found, sent)
         doubts, absent, suspicion = self._confirm(found, doubts, absent, sent)
@@ -292,10 +293,13 @@ class NodeListTrust:
         )
 
 
-def _by_name(nodes: Sequence[Node], before: Mapping[str, Node]) -> dict[str, Node]:
-    """Return the nodes by name; what has not changed is the same object as before."""
+def by_name(nodes: Sequence[Node], before: Mapping[str, Node]) -> Generator[None, None, dict[str, Node]]:
+    """Return a whole list by name, in steps; BadReply if it cannot be one.
+
+    What has not changed since the list before is the same object.
+    """
     found: dict[str, Node] = {}
-    for node in nodes:
+    for number, node in enumerate(nodes, 1):
         name = node.name
         if not name:
             raise BadReply("the list of nodes has an entry without a name")
@@ -303,4 +307,6 @@ def _by_name(nodes: Sequence[Node], before: Mapping[str, Node]) -> dict[str, Nod
             raise BadReply(f"the list of nodes has {name!r} twice")
         old = before.get(name)
         found[name] = old if old is not None and old == node else node
+        if not number % _COMPARED_AT_ONCE:
+            yield
     return found

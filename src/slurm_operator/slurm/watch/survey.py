@@ -25,8 +25,8 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from slurm_operator.slurm.decide.drain import looks_drained, looks_powered_down, saves_power
-from slurm_operator.slurm.decide.node_list_trust import NodeListTrust
+from slurm_operator.slurm.decide.drain import OutOfService, out_of_service
+from slurm_operator.slurm.decide.node_list_trust import NodeListTrust, by_name
 from slurm_operator.slurm.decide.poll_schedule import Poll
 from slurm_operator.slurm.errors import (
     CircuitOpen,
@@ -37,11 +37,12 @@ from slurm_operator.slurm.errors import (
     TokenRefused,
 )
 from slurm_operator.slurm.model.view import ClusterView
+from slurm_operator.slurm.rest.thread_turns import in_slices
 from slurm_operator.slurm.watch.job_survey import JobSurvey
 from slurm_operator.slurm.watch.questions import Questions, of_same_cluster
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from slurm_operator.slurm.decide.node_list_trust import TrustRules
     from slurm_operator.slurm.decide.poll_schedule import WatchTiming
@@ -82,7 +83,7 @@ class Survey:
         self._aside = min(timing.call, timing.stale_after / 3)
         self._draining: frozenset[str] = frozenset()
         # Since when nodes that look drained drain, by slurmctld's clock.
-        self._drained: dict[str, float | None] = {}
+        self._drained: Mapping[str, float | None] = {}
         # When a list of nodes last showed one that had begun to drain.
         self._drain_seen = float("-inf")
         # A job may need a node that is powered down at any moment.
@@ -250,6 +251,7 @@ class Survey:
     async def _ask_nodes(self, now: float, *, whole: bool) -> bool:
         alive = min(self._timing.whole, self._timing.stale_after)
         since = None if whole or self.node_trust.doubtful else self._nodes.since(now, alive)
+        leaving: OutOfService | None = None
         try:
             try:
                 found = await self._questions.ask(self._rest.nodes(since))
@@ -263,12 +265,15 @@ class Survey:
                 self.node_trust.unchanged(now)
                 self._nodes.asked(now, answered)
             else:
-                # Reading thousands of nodes has taken a turn of its own already.
-                await asyncio.sleep(0)
                 self._identify(found.cluster)
-                self.node_trust.listed(found.nodes, now)
-                # So has comparing them with those before; until here the view is the one before.
+                # With thousands of nodes each of these steps is a turn of its own, or several.
+                comparing = by_name(found.nodes, self.node_trust.snapshot.nodes)
+                nodes = await in_slices(comparing, namespace=self._rest.namespace)
+                self.node_trust.listed(nodes, now)
                 await asyncio.sleep(0)
+                leaving = out_of_service(self.node_trust.snapshot.nodes)
+                await asyncio.sleep(0)
+                # Until here the view is the one before.
                 if self._nodes.listed(found.last_update, now, answered):
                     self._log.warning("slurmctld's clock went backwards; it may be another slurmctld")
                     self.node_trust.interrupted()
@@ -279,8 +284,8 @@ class Survey:
             return False
         self._recovered()
         self._show_snapshot()
-        if found is not None:
-            self._sort_out(now)
+        if leaving is not None:
+            self._note_drains(leaving, now)
         self._show_jobs(frozenset(self.owed))
         return True
 
@@ -337,24 +342,20 @@ class Survey:
             failure=None,
         )
 
-    def _sort_out(self, now: float) -> None:
-        """See which nodes drain, and of which only the jobs can tell whether they are drained."""
-        drain = {name: node for name, node in self.view.nodes.items() if "DRAIN" in node.state}
-        drained = frozenset(name for name, node in drain.items() if looks_drained(node))
-        draining = drain.keys() - drained
-        if not self._draining >= draining:
+    def _note_drains(self, leaving: OutOfService, now: float) -> None:
+        """Note which nodes drain, and of which only the jobs can tell whether they are drained."""
+        if not self._draining >= leaving.draining:
             self._drain_seen = now
-        self._draining = frozenset(draining)
-        saving = {name: node for name, node in self.view.nodes.items() if saves_power(node)}
-        self._saving = bool(saving)
-        settled = drained | {name for name, node in saving.items() if looks_powered_down(node)}
-        since = {name: drain[name].reason_changed_at.value for name in drained}
+        self._draining = leaving.draining
+        self._saving = leaving.saving
+        settled = leaving.powered_down.union(leaving.drained)
         # Resumed and drained again between two lists: a job may have come that no list of jobs has.
-        again = {name for name, at in since.items() if self._drained.get(name, at) != at}
+        before = self._drained
+        again = {name for name, at in leaving.drained.items() if before.get(name, at) != at}
         renewed = {*settled - self.settled, *again}
         self._renewed |= renewed
         self.owed = self.owed & settled | renewed
-        self.settled, self._drained = settled, since
+        self.settled, self._drained = settled, leaving.drained
         self._jobs.follow(self.view)
 
     def _show_jobs(self, owed: frozenset[str]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust, TrustRules
 from slurm_operator.slurm.errors import BadReply
-from tests.support.slurm.views import node
+from tests.support.slurm.views import node, take_list
 
 TRUST = TrustRules(lists=3, seconds=10.0, wide_lists=5, wide_seconds=60.0, grace=30.0)
 A_DAY = 86_400.0
@@ -20,7 +20,7 @@ class Told(NodeListTrust):
         self.begun = -A_DAY
 
     def hear(self, names: str, sent: float, *, uptime: bool = True) -> None:
-        self.listed([node(name) for name in names.split()], sent)
+        take_list(self, [node(name) for name in names.split()], sent)
         if uptime:
             self.uptime(sent - self.begun, sent)
 
@@ -52,7 +52,7 @@ def test_what_is_listed_is_believed_at_once() -> None:
     node_trust = Told()
     node_trust.hear("a b", 0.0)
     assert node_trust.answers == "a b"
-    node_trust.listed([node("a", "MIXED"), node("b")], 5.0)
+    take_list(node_trust, [node("a", "MIXED"), node("b")], 5.0)
     assert node_trust.snapshot.nodes["a"].state == ("MIXED",)
     assert node_trust.snapshot.listed_at == 5.0
 
@@ -62,7 +62,7 @@ def test_an_unchanged_record_stays_the_same_object() -> None:
     node_trust = Told()
     node_trust.hear("a b", 0.0)
     before = node_trust.snapshot.nodes["a"]
-    node_trust.listed([node("a"), node("b", "MIXED")], 5.0)
+    take_list(node_trust, [node("a"), node("b", "MIXED")], 5.0)
     assert node_trust.snapshot.nodes["a"] is before
 
 
@@ -270,7 +270,7 @@ def test_a_standby_that_takes_over_counts_as_just_started() -> None:
 def test_an_uptime_that_took_long_to_answer() -> None:
     """slurmctld may have counted when it answered: it is no older than that, and no other one for it."""
     node_trust = Told()
-    node_trust.listed([node("a")], 100.0)
+    take_list(node_trust, [node("a")], 100.0)
     assert node_trust.uptime(5.0, 100.0, 125.0)
     assert node_trust.started == 120.0
     assert not node_trust.uptime(15.0, 130.0, 130.5)
@@ -321,7 +321,7 @@ def test_a_list_with_a_name_twice_or_without_one_is_no_list(names: list[str]) ->
     node_trust.hear("a b", 0.0)
     before = node_trust.snapshot
     with pytest.raises(BadReply):
-        node_trust.listed([node(name) for name in names], 5.0)
+        take_list(node_trust, [node(name) for name in names], 5.0)
     assert node_trust.snapshot is before
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from slurm_operator.slurm.decide.node_list_trust import NodeListTrust, TrustRules
 from slurm_operator.slurm.errors import BadReply
 from slurm_operator.slurm.model.view import Absent, ClusterView, Known
-from tests.support.slurm.views import node
+from tests.support.slurm.views import node, take_list
 
 if TYPE_CHECKING:
     from slurm_operator.slurm.model.records import Node
@@ -49,7 +49,7 @@ class World:
         """Send a list, good or bad, and then the uptime."""
         nodes = {name: node(name, comment=str(self.records)) for name in sorted(names)}
         self.lists.append(Listed(self.now, nodes, self.started))
-        self.node_trust.listed([*nodes.values()], self.now)
+        take_list(self.node_trust, [*nodes.values()], self.now)
         self.uptime()
 
     def uptime(self) -> None:

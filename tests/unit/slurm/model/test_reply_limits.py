@@ -14,6 +14,7 @@ from slurm_operator.slurm.model import hostlist, reply_limits
 from slurm_operator.slurm.model.jobs import NO_JOBS, VANISHED_LISTS, VANISHED_SECONDS, JobBook
 from slurm_operator.slurm.model.records import Job, Node, Reservation
 from slurm_operator.slurm.model.view import AnswerReason, ClusterView, Unknown
+from tests.support.slurm.views import take_list
 
 LONG = "x" * 100_000
 
@@ -131,7 +132,7 @@ def test_names_that_are_gone_are_not_remembered_without_end() -> None:
     )
     for turn in range(6):
         node_trust.uptime(1000.0, float(turn))
-        node_trust.listed([Node(name=f"t{turn}n{number}") for number in range(width)], float(turn))
+        take_list(node_trust, [Node(name=f"t{turn}n{number}") for number in range(width)], float(turn))
         assert len(node_trust.snapshot.absent) <= reply_limits.MAX_NODES + width
     assert len(node_trust.snapshot.nodes) == width
     assert "t4n1" in node_trust.snapshot.absent
