@@ -29,6 +29,7 @@ process knows it; an operator that ends right then starts with the first pause.
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -91,7 +92,7 @@ def numbered(seen: Observation, slurm: SlurmState) -> Demand:
     active = [worker for worker in same if worker.active]
     excess = len(active) - replicas
     if excess > 0:
-        for worker in scale_in_order(active, slurm, RemovalCause.SCALE_IN)[:excess]:
+        for worker in scale_in_order(active, slurm, RemovalCause.SCALE_IN, excess):
             demand.going[worker.uid] = RemovalCause.SCALE_IN
     demand.stay = [worker for worker in active if worker.uid not in demand.going]
     replace_finished(seen, demand.stay, demand)
@@ -210,14 +211,30 @@ _INT32: Final = 2**31
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def scale_in_order(workers: Iterable[Worker], slurm: SlurmState, cause: RemovalCause) -> list[Worker]:
-    """Return pods in the order in which they go."""
-    return sorted(workers, key=lambda worker: _rank(worker, slurm, cause))
+def scale_in_order(
+    workers: Iterable[Worker], slurm: SlurmState, cause: RemovalCause, most: int | None = None
+) -> list[Worker]:
+    """Return pods in the order in which they go, only so many if that is given.
+
+    Thousands of workers differ in little else than their number, so groups of equal ones are put in order
+    first, and then those of the groups that are needed.
+    """
+    groups: defaultdict[tuple[Any, ...], list[Worker]] = defaultdict(list)
+    for worker in workers:
+        groups[_rank(worker, slurm, cause)].append(worker)
+    found: list[Worker] = []
+    for rank in sorted(groups):
+        if most is not None and len(found) >= most:
+            break
+        found += sorted(groups[rank], key=_rank_among_equals)
+    return found[:most]
 
 
 def deletion_cost(worker: Worker) -> int:
     """Return what a person says that the loss of a pod costs; zero if it cannot be read."""
-    text = worker.annotations.get(wellknown.ANNOTATION_POD_DELETION_COST, "0")
+    text = worker.annotations.get(wellknown.ANNOTATION_POD_DELETION_COST)
+    if text is None:
+        return 0
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal()) or (digits != "0" and digits.startswith("0")):
         return 0
@@ -235,8 +252,6 @@ def _rank(worker: Worker, slurm: SlurmState, cause: RemovalCause) -> tuple[Any, 
     begun = marked(worker, cause)
     # While it is unknown which nodes are busy, draining workers stay first: an outage changes no choice.
     idle = busy is False or (busy is None and begun)
-    deadline = read_deadline(worker) or _EPOCH
-    ready_since = worker.ready_since or datetime.max.replace(tzinfo=UTC)
     return (
         worker.scheduled,
         _PHASES.get(worker.phase, 2),
@@ -245,8 +260,14 @@ def _rank(worker: Worker, slurm: SlurmState, cause: RemovalCause) -> tuple[Any, 
         worker.request is None,
         deletion_cost(worker),
         not begun,
-        deadline,
+        read_deadline(worker) or _EPOCH,
         not worker.cordoned,
+    )
+
+
+def _rank_among_equals(worker: Worker) -> tuple[Any, ...]:
+    ready_since = worker.ready_since or datetime.max.replace(tzinfo=UTC)
+    return (
         -(worker.ordinal if worker.ordinal is not None else _INT32),
         -(ready_since - _EPOCH).total_seconds(),
         -(worker.created - _EPOCH).total_seconds(),

@@ -55,11 +55,10 @@ def update(seen: Observation, slurm: SlurmState, demand: Demand) -> int:
         ]
     else:
         begun = [worker for worker in healthy if marked(worker, RemovalCause.UPDATE)]
-        picked = scale_in_order(begun, slurm, RemovalCause.UPDATE)[: max(0, budget)]
+        picked = scale_in_order(begun, slurm, RemovalCause.UPDATE, max(0, budget))
         if len(picked) < budget:
-            # Only now: to order thousands of workers takes a good part of a plan.
             others = [worker for worker in healthy if not marked(worker, RemovalCause.UPDATE)]
-            picked += scale_in_order(others, slurm, RemovalCause.UPDATE)[: budget - len(picked)]
+            picked += scale_in_order(others, slurm, RemovalCause.UPDATE, budget - len(picked))
         chosen += picked
         budget -= len(picked)
     demand.going |= {worker.uid: RemovalCause.UPDATE for worker in chosen}

@@ -123,6 +123,9 @@ def test_a_deletion_cost_orders_among_idle_and_among_busy_workers(
     slurm = [node(f"gpu-{one}", *(("MIXED",) if one in busy else ())) for one in numbers]
     ordered = scale_in_order(workers, slurm_state(*slurm), RemovalCause.SCALE_IN)
     assert [one.name for one in ordered] == order
+    for most in range(len(order) + 2):
+        first = scale_in_order(workers, slurm_state(*slurm), RemovalCause.SCALE_IN, most)
+        assert [one.name for one in first] == order[:most]
 
 
 def test_a_busy_worker_with_a_low_cost_is_drained_and_an_idle_one_stays_if_no_more_go() -> None:
