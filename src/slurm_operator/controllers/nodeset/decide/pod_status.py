@@ -5,7 +5,8 @@ Only types of our own are touched: the kubelet writes its conditions into the sa
 When the conditions of a pod, and the comment of its node, are worth writing.
 
 At rest they say what is so. While things move, many would be true for a second and cost a write each, and
-the writes would be in the way of what moves. So they are put off, for some seconds at most:
+the writes would be in the way of what moves. So they are put off, for some seconds, or as long as it takes to
+create that many pods:
 
     - a drain, or its end, is asked for the first time: the next list will show it, and most idle pods are
       gone by then;
@@ -151,6 +152,8 @@ def changed_conditions(
 
 # From a pod that is ready to the list that shows what was written about its node: a few polls.
 JUST_NOW_SECONDS: Final = 10.0
+# A user who scales out by thousands waits for the last of them: about as long as it takes to create them.
+_JUST_NOW_PER_WORKER: Final = 0.01
 # A pod that takes longer to start waits for something else than its turn, so no write is put off for it.
 STARTS_SECONDS: Final = 30.0
 
@@ -170,6 +173,7 @@ class PodConditionUpdates:
         }
         """Slurm nodes whose state is about to be changed."""
         self.put_off = False
+        self._just_now = JUST_NOW_SECONDS + _JUST_NOW_PER_WORKER * len(seen.workers)
         self._coming = any(isinstance(one, CreatePod) for one in planned) or any(
             not worker.ready
             and not (worker.deleting or worker.finished)
@@ -191,7 +195,7 @@ class PodConditionUpdates:
 
     def _just_ready(self, worker: Worker) -> bool:
         since = worker.ready_since
-        return since is not None and self._within(JUST_NOW_SECONDS, since)
+        return since is not None and self._within(self._just_now, since)
 
     def _within(self, seconds: float, moment: datetime) -> bool:
         # A clock that is behind the one that said since when must not make it just now for ever.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from slurm_operator.api import wellknown
 from slurm_operator.controllers.nodeset.decide.actions import (
     DeletePod,
@@ -77,6 +79,16 @@ def test_nobody_waits_for_a_pod_that_does_not_start() -> None:
         pod(0, ready_since=NOW - 11), pod(1, ready_since=None, created=NOW - 2), slurm=(node("gpu-0"),)
     )
     assert "SlurmNodeStateIdle" in told(late)["gpu-0"]
+
+
+@pytest.mark.parametrize(("seconds", "told_of"), [(29, 0), (31, 1999)])
+def test_thousands_of_pods_are_told_after_the_last_of_them_was_created(seconds: int, told_of: int) -> None:
+    """Creating them takes a minute, and conditions of the first ones would be in the way of the last ones."""
+    names = [f"gpu-{number}" for number in range(1999)]
+    ready = [pod(number, ready_since=NOW - seconds) for number in range(1999)]
+    coming = pod(1999, phase="Pending", started=False, ready_since=None, created=NOW - 2)
+    seen = observe(*ready, coming, slurm=tuple(map(node, names)))
+    assert len(told(seen)) == len(comments(seen)) == told_of
 
 
 def test_a_pod_whose_jobs_are_being_listed_is_not_told() -> None:
