@@ -186,7 +186,7 @@ class NodeSetController:
         state.pace.planned(cost, decided, nodeset.metadata.generation, seen.now)
         if self._plans is not None:
             self._plans.planned(seen, decided)
-            # With thousands of workers each of these steps is a turn of the event loop.
+            # With thousands of workers each of these steps, and those below, is a turn of the event loop.
             await asyncio.sleep(0)
         work = PlannedWork(
             inputs=inputs,
@@ -203,8 +203,10 @@ class NodeSetController:
         if seen.settled and not nodeset.deleting:
             await self._revisions.truncate(nodeset, state.revisions, outcome)
         await self._reporter.say(work)
+        await asyncio.sleep(0)
         self._metrics.record(nodeset.key, seen, decided)
         self._reporter.say_later(work, await self._actor.tell_pods(work))
+        await asyncio.sleep(0)
         state.tidy(frozenset(worker.slurm_name for worker in seen.workers), seen.now)
         self._plan_requeues(work)
 

@@ -194,7 +194,8 @@ def _settling(work: PlannedWork) -> set[str]:
     seen, nodes = work.seen, work.state.nodes
     if not nodes.changing and not nodes.written:
         return set()
-    return {worker.uid for worker in seen.workers if settling(seen, nodes, worker.slurm_name)}
+    names = {name for name in nodes.changing.keys() | nodes.written if settling(seen, nodes, name)}
+    return {worker.uid for worker in seen.workers if worker.slurm_name in names} if names else set()
 
 
 def _kind(action: do.Action) -> type[Any]:

@@ -189,6 +189,8 @@ class NodeSetCollector(Collector):
     def __init__(self, wall: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._wall = wall
         self._recorded: dict[Key, tuple[Observation, Plan]] = {}
+        # Since then: at rest every scrape finds the same.
+        self._measured: dict[Key, NodeSetNumbers] = {}
         self._known: dict[Key, frozenset[tuple[str, str]]] = {}
         self._decided: dict[Key, Counter[str]] = {}
         self._resumes: dict[Key, Resumes] = {}
@@ -197,6 +199,7 @@ class NodeSetCollector(Collector):
         """Keep a reconcile; a decision that the one before had made already counts once."""
         made = frozenset(decisions(decided))
         self._recorded[key] = seen, decided
+        self._measured.pop(key, None)
         self._decided.setdefault(key, Counter(dict.fromkeys(DECISIONS.values(), 0))).update(
             kind for kind, _ in made - self._known.get(key, frozenset())
         )
@@ -209,6 +212,7 @@ class NodeSetCollector(Collector):
     def forget(self, key: Key) -> None:
         """Drop the series of a NodeSet that is gone."""
         self._recorded.pop(key, None)
+        self._measured.pop(key, None)
         self._known.pop(key, None)
         self._decided.pop(key, None)
         self._resumes.pop(key, None)
@@ -221,7 +225,9 @@ class NodeSetCollector(Collector):
         """Return all series."""
         families, wall = _NodeSetFamilies(), self._wall()
         for key in sorted(self._recorded):
-            numbers = measure(*self._recorded[key])
+            numbers = self._measured.get(key)
+            if numbers is None:
+                numbers = self._measured[key] = measure(*self._recorded[key])
             families.add([numbers.cluster, key.name], numbers, self._decided[key], wall)
             if (resumes := self._resumes.get(key)) is not None:
                 families.add_resumes([numbers.cluster, key.name], resumes)
