@@ -39,6 +39,8 @@ from slurm_operator.controllers.nodeset.decide.actions import (
     OwnClaim,
     PatchPod,
     PatchPodStatus,
+    Proof,
+    ReleasePod,
     RemovalCause,
     WriteNodes,
 )
@@ -88,6 +90,8 @@ class Plan:
     requeue: float | None = None
     desired: int = 0
     going: dict[str, RemovalCause] = field(default_factory=dict)
+    unfinished: bool = False
+    """More pods are to be created than this plan creates: the next one is to follow at once."""
 
     @property
     def moves(self) -> bool:
@@ -102,8 +106,13 @@ class Plan:
 
     @property
     def removals_wait(self) -> bool:
-        """Return whether workers are to be removed and are not, mostly because jobs are on them."""
-        return any(one.cause not in (None, RemovalCause.REGISTRATION) for one in self.blocked)
+        """Return whether Slurm's next answer may let workers be removed.
+
+        Mostly jobs are on them; or so many are deleted that the list of nodes grows too old meanwhile.
+        """
+        return any(one.cause not in (None, RemovalCause.REGISTRATION) for one in self.blocked) or any(
+            isinstance(one, DeletePod | ReleasePod) and one.proof is not Proof.NONE for one in self.actions
+        )
 
 
 @dataclass(slots=True)
@@ -346,6 +355,7 @@ def _finish(seen: Observation, slurm: SlurmState, draft: _Draft) -> Plan:
         requeue=min(requeue_after, default=None),
         desired=demand.desired,
         going=demand.going,
+        unfinished=demand.unfinished,
     )
 
 

@@ -78,6 +78,8 @@ class Demand:
     requeue_after: list[float] = field(default_factory=list)
     """After how many seconds to reconcile again, whatever happens until then."""
     notes: list[Note] = field(default_factory=list)
+    unfinished: bool = False
+    """More pods are to be created than one reconcile creates."""
 
 
 def numbered(seen: Observation, slurm: SlurmState) -> Demand:
@@ -137,6 +139,7 @@ def full(demand: Demand) -> bool:
     """Return whether this reconcile creates no more pods, and have the next one follow soon."""
     if len(demand.creates) < CREATES_PER_RECONCILE:
         return False
+    demand.unfinished = True
     demand.requeue_after.append(MORE_CREATES_SECONDS)
     return True
 
@@ -144,6 +147,7 @@ def full(demand: Demand) -> bool:
 def defer_creates(demand: Demand, wait: Defer) -> None:
     """Create no pods, because the budget that would protect them is not in place."""
     demand.creates.clear()
+    demand.unfinished = False
     demand.notes = [note for note in demand.notes if note.reason not in CREATING]
     demand.waits.append(wait)
     demand.requeue_after.append(BUDGET_SECONDS)

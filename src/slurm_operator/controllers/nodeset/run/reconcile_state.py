@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.run import write_messages
@@ -44,17 +44,30 @@ if TYPE_CHECKING:
     from slurm_operator.objects.slurmd import WorkerTemplate
     from slurm_operator.slurm.rest.connections import Connection
 
-# Plans and reports may keep a processor busy for about a quarter of the time while workers come and go, and
-# for a sixteenth while they only become ready; thousands of workers also mean thousands of events, so with
-# their number the distance grows to a tenth of a second at least, and further while they become ready: else
-# the more there are, the more reconciles look at each of them.
-_DISTANCE: Final = 3.0
-_LONGEST_DISTANCE: Final = 1.0
-_CALM_DISTANCE: Final = 15.0
-_LONGEST_CALM_DISTANCE: Final = 3.0
-_DISTANCE_PER_WORKER: Final = 0.0002
-_LONGEST_LEAST: Final = 0.1
-_CALM_DISTANCE_PER_WORKER: Final = 0.0003
+
+class Distance(NamedTuple):
+    """How long after a reconcile the next one begins: a multiple of what it cost, between two bounds."""
+
+    times: float
+    longest: float
+    per_worker: float = 0.0002
+    """Thousands of workers also mean thousands of events, so with their number the least distance grows."""
+    longest_least: float = 0.1
+
+    def after(self, cost: float, workers: int) -> float:
+        """Return the distance after a reconcile of so many workers that cost so much."""
+        least = min(self.longest_least, self.per_worker * workers)
+        return min(self.longest, max(least, self.times * cost))
+
+
+# Plans and reports may keep a processor busy for a ninth of the time while workers come and go, and for a
+# sixteenth while they only become ready: else the more there are, the more reconciles look at each of them.
+_MOVING: Final = Distance(8.0, 3.0)
+_CALM: Final = Distance(15.0, 3.0, per_worker=0.0003, longest_least=3.0)
+# The NodeSet was changed since, or pods were created of which not all are in the cache, and more are to come.
+_SOON: Final = Distance(3.0, 1.0)
+# More pods are to be created than one reconcile creates.
+_NEXT: Final = Distance(0.0, 0.1)
 # A change of the NodeSet shortens the wait.
 _LOOK_AGAIN: Final = 0.2
 # How soon to requeue after a conflict, if the change behind it sends no event to us.
@@ -71,8 +84,9 @@ class ReconcilePace:
 
     cost: float = 0.0
     """Seconds of processor time."""
-    calm: int | None = None
-    """The generation of the NodeSet for which no worker was to come or go; None: some are."""
+    generation: int | None = None
+    """Of the NodeSet that the plan was made for."""
+    next: Distance = _MOVING
     ended: float = 0.0
     """When the reconcile ended; while no worker comes or goes, when it began to write conditions of pods."""
     blocked_at: float | None = None
@@ -98,19 +112,19 @@ class ReconcilePace:
 
     def distance(self, workers: int, generation: int | None) -> float:
         """Return how long after the last reconcile the next one may begin."""
-        calm = self.calm is not None and self.calm == generation
-        times, longest = (_CALM_DISTANCE, _LONGEST_CALM_DISTANCE) if calm else (_DISTANCE, _LONGEST_DISTANCE)
-        least = (
-            _CALM_DISTANCE_PER_WORKER * workers
-            if calm
-            else min(_LONGEST_LEAST, _DISTANCE_PER_WORKER * workers)
-        )
-        return min(longest, max(least, times * self.cost))
+        changed = generation != self.generation and self.next is not _NEXT
+        return (_SOON if changed else self.next).after(self.cost, workers)
 
     def planned(self, cost: float, plan: Plan, generation: int, now: float) -> None:
-        """Note what a plan for the observation of a moment cost, and whether workers come or go."""
-        self.cost = cost
-        self.calm = None if plan.moves else generation
+        """Note what a plan for the observation of a moment cost, and what is to come after it."""
+        behind = any(wait.reason is Reason.CACHE_BEHIND for wait in plan.waits)
+        if plan.unfinished:
+            self.next = _NEXT
+        elif behind and self.next in (_NEXT, _SOON):
+            self.next = _SOON
+        else:
+            self.next = _MOVING if plan.moves else _CALM
+        self.cost, self.generation = cost, generation
         self.blocked_at = now if plan.removals_wait else None
 
     def reported(self, cost: float) -> None:
@@ -125,7 +139,7 @@ class ReconcilePace:
 
     def end(self) -> None:
         """Note that a reconcile has ended."""
-        if self.calm is None or not self._reported:
+        if self.next is not _CALM or not self._reported:
             self.ended = asyncio.get_running_loop().time()
         self._reported = False
 

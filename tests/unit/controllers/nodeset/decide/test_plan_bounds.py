@@ -49,13 +49,15 @@ def test_one_reconcile_creates_a_bounded_number_of_pods_and_comes_back() -> None
     assert creates(decided) == [f"gpu-{number}" for number in range(1, CREATES_PER_RECONCILE + 1)]
     assert decided.requeue is not None
     assert decided.requeue <= 1
+    assert decided.unfinished
     assert memory < MEMORY
 
 
 def test_what_fits_into_one_portion_is_created_at_once() -> None:
     """A NodeSet of the size of one portion needs no second reconcile."""
-    nodeset = make_nodeset(replicas=CREATES_PER_RECONCILE, finalizers=GUARDED)
-    assert len(creates(plan(observe(nodeset=nodeset)))) == CREATES_PER_RECONCILE
+    decided = plan(observe(nodeset=make_nodeset(replicas=CREATES_PER_RECONCILE, finalizers=GUARDED)))
+    assert len(creates(decided)) == CREATES_PER_RECONCILE
+    assert not decided.unfinished
 
 
 def test_workers_per_node_are_created_in_portions_too() -> None:

@@ -1,4 +1,4 @@
-"""Whether a plan is about workers that come or go."""
+"""Whether a plan is about workers that come or go, and what the next one waits for."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from slurm_operator.controllers.nodeset.decide.actions import (
     Blocked,
     CreatePod,
     Defer,
+    DeletePod,
     PatchPod,
     PatchPodStatus,
+    Proof,
     RemovalCause,
     WriteNodes,
 )
@@ -26,3 +28,16 @@ def test_workers_move_when_they_come_or_go_and_not_when_they_are_only_written_to
     assert not Plan(blocked=(Blocked("a", "a", RemovalCause.REGISTRATION, wait),)).moves
     assert Plan(blocked=(Blocked("a", "a", RemovalCause.SCALE_IN, wait),)).moves
     assert Plan(blocked=(Blocked("a", "a", None, wait),)).moves
+
+
+def test_a_removal_waits_for_slurm_while_it_is_blocked_or_rests_on_a_list() -> None:
+    """A pod that is deleted without asking Slurm does not, nor one that only waits to register."""
+
+    def deletion(proof: Proof) -> Plan:
+        return Plan(actions=(DeletePod("a", "1", "a", RemovalCause.SCALE_IN, "drained", proof=proof),))
+
+    wait = Defer(Reason.JOBS_RUNNING, "job 1 is on it")
+    assert Plan(blocked=(Blocked("a", "a", RemovalCause.SCALE_IN, wait),)).removals_wait
+    assert not Plan(blocked=(Blocked("a", "a", RemovalCause.REGISTRATION, wait),)).removals_wait
+    assert deletion(Proof.LIST).removals_wait
+    assert not deletion(Proof.NONE).removals_wait
