@@ -286,7 +286,9 @@ async def laboratory(folder: Path, manifests: Sequence[Path] = (), account: str 
 
     Without an account the operator gets one that may do everything.
     """
-    spec = BoxSpec(controller_manager=True, scheduler=True, ready_timeout=300)
+    # The past that stale lists show must not be compacted before: on a busy machine a run takes minutes.
+    history = ("--etcd-compaction-interval=20m",)
+    spec = BoxSpec(controller_manager=True, scheduler=True, ready_timeout=300, apiserver_args=history)
     with await asyncio.to_thread(Box.up, spec) as box:
         async with client(box) as kube:
             own = account or _DEFAULT_ACCOUNT

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 # How long a process lives on after the answer at which it is to be killed, unless it writes again earlier.
 _AFTERLIFE: Final = 0.3
+# For how many times its own length a fault waits for something to have an effect on.
+_EFFECT: Final = 3.0
 _BOOKMARK: Final = re.compile(rb'{\s*"type"\s*:\s*"BOOKMARK"')
 
 
@@ -103,10 +105,22 @@ class Director:
             self.kill()
         # The time that a start takes, long on a busy machine, is not part of the fault's.
         if self.seen_since is not None:
-            self._end_later(fault)
+            self._await_effect(fault)
 
-    def _end_later(self, fault: Fault) -> None:
-        asyncio.get_running_loop().call_later(fault.seconds, self.end_fault)
+    def _await_effect(self, fault: Fault) -> None:
+        """End a fault that has no effect: what it is about may never come."""
+
+        def give_up() -> None:
+            if not self.hit:
+                self.end_fault()
+
+        asyncio.get_running_loop().call_later(_EFFECT * fault.seconds, give_up)
+
+    def happened(self) -> None:
+        """Note that the fault has had an effect; a lasting one ends its time after the first."""
+        if self.fault is not None and not self.hit and self._active.is_set():
+            asyncio.get_running_loop().call_later(self.fault.seconds, self.end_fault)
+        self.hit = True
 
     def end_fault(self) -> None:
         """End a lasting fault."""
@@ -144,7 +158,7 @@ class Director:
         if self.seen_since is None and call.life == self.life:
             self.seen_since = self.seconds()
             if self.fault is not None and self._active.is_set():
-                self._end_later(self.fault)
+                self._await_effect(self.fault)
         if call.method not in WRITES:
             return None
         if call.server == KUBERNETES:
@@ -186,7 +200,7 @@ class Director:
         if fault.times and self._times >= fault.times:
             return False
         self._times += 1
-        self.hit = True
+        self.happened()
         return True
 
     def holds(self, target: Target, line: bytes) -> bool:
@@ -199,7 +213,8 @@ class Director:
             return False
         held = fault.kind == target.resource and (not fault.name or _named(line) in ("", fault.name))
         # A bookmark is held back with the events, but is none.
-        self.hit |= held and not bookmark
+        if held and not bookmark:
+            self.happened()
         return held
 
     def stale_version(self, call: Call) -> str:

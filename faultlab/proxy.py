@@ -169,7 +169,8 @@ class Proxy:
         except (aiohttp.ClientError, ConnectionError):
             return None
         # What happened so long ago that it is not kept any more is refused: then nothing old was shown.
-        self._director.hit |= bool(version) and answer.status == _OK
+        if version and answer.status == _OK:
+            self._director.happened()
         if write is not None:
             write.status = answer.status
             write.changed = write.accepted and (not before or before != _version(content))
