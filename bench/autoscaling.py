@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from bench import report
 from bench.nodeset import phases
-from bench.nodeset.__main__ import run, told
 from bench.nodeset.machines import running_machines
+from bench.nodeset.measurements import run, told
 from bench.nodeset.operator import running
 from bench.nodeset.slurmctld import Slurmctld
 from bench.nodeset.stage import DEADLINE, NAME, NAMESPACE, Stage, create_operated_cluster, following

@@ -29,8 +29,8 @@ from urllib.parse import urlsplit
 
 from bench import report
 from bench.nodeset import phases
-from bench.nodeset.__main__ import run as run_on_box
 from bench.nodeset.machines import running_machines
+from bench.nodeset.measurements import run as run_on_box
 from bench.nodeset.operator import running
 from bench.nodeset.stage import NAMESPACE, staged
 from scripts.demo_cluster import install_plugin

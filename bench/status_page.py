@@ -31,8 +31,8 @@ import aiohttp
 
 from bench import report
 from bench.nodeset import phases
-from bench.nodeset.__main__ import run as run_on_box
 from bench.nodeset.machines import running_machines
+from bench.nodeset.measurements import run as run_on_box
 from bench.nodeset.operator import running
 from bench.nodeset.stage import NAMESPACE, staged
 from slurm_operator.kube.process.log import LogOptions, configure

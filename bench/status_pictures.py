@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from bench.nodeset.__main__ import run as run_on_box
 from bench.nodeset.machines import running_machines
+from bench.nodeset.measurements import run as run_on_box
 from bench.nodeset.operator import running
 from bench.nodeset.slurmctld import number
 from bench.nodeset.stage import NAME, NAMESPACE, create_nodeset, staged

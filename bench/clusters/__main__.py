@@ -30,8 +30,8 @@ from bench import report
 from bench.clusters.figures import QUIET, Sizes, goals, words
 from bench.clusters.phases import Run
 from bench.clusters.stage import staged
-from bench.nodeset.__main__ import run, told
 from bench.nodeset.machines import running_machines
+from bench.nodeset.measurements import run, told
 from bench.nodeset.operator import running
 from bench.tenants import crowd
 from slurm_operator.kube.process.log import LogOptions, configure

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.nodeset.__main__ import measure, measure_ended_jobs
 from bench.nodeset.figures import Sizes, goals, words
+from bench.nodeset.measurements import measure, measure_ended_jobs
 from tests.support.processes import install_crds
 
 if TYPE_CHECKING:
