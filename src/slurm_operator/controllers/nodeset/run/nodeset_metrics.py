@@ -18,7 +18,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
-from typing import TYPE_CHECKING, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client.metrics_core import (
     CounterMetricFamily,
@@ -160,27 +161,27 @@ def _since(worker: Worker, wall: datetime) -> datetime:
     return wall
 
 
+# What a decision is about, where that is one pod or record.
+_SUBJECTS: Final[Mapping[type[do.Action], Callable[[Any], str]]] = {
+    do.DeletePod: attrgetter("uid"),
+    do.ReleasePod: attrgetter("uid"),
+    do.CreatePod: attrgetter("name"),
+    do.DeleteRecord: attrgetter("name"),
+}
+
+
 def decisions(decided: Plan) -> Iterator[tuple[str, str]]:
     """Yield each decision with what it is about."""
     for action in decided.actions:
         kind = DECISIONS.get(type(action))
         if kind is None:
             continue
-        match action:
-            case do.DrainNodes(names=names) | do.UndrainNodes(names=names) | do.ResumeNodes(names=names):
-                yield from ((kind, name) for name in names)
-            case (
-                do.ResumeCloudNodes(names=names)
-                | do.PowerUpNodes(names=names)
-                | do.CreateRecords(names=names)
-            ):
-                yield from ((kind, name) for name in names)
-            case do.DeletePod(uid=subject) | do.ReleasePod(uid=subject):
-                yield kind, subject
-            case do.CreatePod(name=subject) | do.DeleteRecord(name=subject):
-                yield kind, subject
-            case do.WriteReservation() | do.DeleteReservation():
-                yield kind, ""
+        if (subject := _SUBJECTS.get(type(action))) is not None:
+            yield kind, subject(action)
+        elif (names := getattr(action, "names", None)) is not None:
+            yield from ((kind, name) for name in names)
+        else:
+            yield kind, ""
 
 
 class NodeSetCollector(Collector):
