@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_operator.slurm.decide.node_list_trust import NodeListTrust, TrustRules
+from slurm_operator.slurm.decide.node_list_trust import NodeListTrust, TrustRules, by_name
 from slurm_operator.slurm.errors import BadReply
+from slurm_operator.slurm.model.steps import at_once, step
 from tests.support.slurm.views import node, take_list
 
 TRUST = TrustRules(lists=3, seconds=10.0, wide_lists=5, wide_seconds=60.0, grace=30.0)
@@ -353,3 +354,13 @@ def test_a_suspicious_list_is_believed_piece_by_piece() -> None:
     for sent in range(30, 95, 5):
         node_trust.hear("n0", float(sent))
     assert node_trust.answers == "n0 " + " ".join(f"-n{index}" for index in range(1, 10))
+
+
+def test_a_long_list_is_compared_in_steps() -> None:
+    """What has not changed is the same object, and no step is about more than a thousand nodes."""
+    before = {f"n{number}": node(f"n{number}") for number in range(2500)}
+    nodes = [node(name, "MIXED") if name == "n2400" else node(name) for name in before]
+    steps = by_name(nodes, before)
+    assert [step(steps)[0] for _ in range(3)] == [False, False, True]
+    found = at_once(by_name(nodes, before))
+    assert [name for name, one in found.items() if one is not before[name]] == ["n2400"]
