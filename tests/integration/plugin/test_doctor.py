@@ -18,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from tests.support.plugin.bench import Bench
 from tests.support.plugin.fake_manager import own_address
 from tests.support.plugin.sample_rows import cluster, worker
-from tests.support.plugin.states import State
+from tests.support.plugin.sample_state import State
 from tests.support.processes import await_kinds, install_crds
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from slurm_operator.status_rows import ConditionRow, WorkerRow
-    from tests.support.plugin.states import State
+    from tests.support.plugin.sample_state import State
 
 POD = "manager-0"
 OPERATOR, SLURM = "slinky", "slurm"

@@ -32,7 +32,7 @@ from tests.support.plugin.states import STATES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.support.plugin.states import State
+    from tests.support.plugin.sample_state import State
 
 
 def own_address() -> str:

@@ -39,7 +39,7 @@ from tests.support.plugin.states import STATES
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
-    from tests.support.plugin.states import State
+    from tests.support.plugin.sample_state import State
 
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = ROOT / "tests" / "fixtures" / "kubectl-slurm"
