@@ -92,11 +92,16 @@ def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, fl
     times = {}
     for name in names:
         node = nodes.get(name)
-        if node is None or "DRAIN" not in node.state or "UNDRAIN" in node.state:
+        if node is None or not _drains(node.state):
             continue
         if since := node.reason_changed_at.value:
             times[name] = since
     return times
+
+
+@functools.lru_cache(maxsize=1024)
+def _drains(words: tuple[str, ...]) -> bool:
+    return "DRAIN" in words and "UNDRAIN" not in words
 
 
 def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> dict[str, float]:

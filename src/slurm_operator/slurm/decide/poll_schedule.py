@@ -10,9 +10,9 @@ A list that takes long to make is asked for less often: polling may use a tenth 
 most, and a fifth in a hurry, because a pod waits: while a node drains whose jobs cannot be asked about
 (`job_ends`), or only the list of jobs can show that it is drained. There are three exceptions: no view may
 grow stale because of this limit, polling may use half of the time while callers wake the watch again and
-again, and four fifths of it while jobs on draining nodes end one after the other. While the jobs on nodes
-that begin to drain are listed, the nodes are listed beside them, by a second thread. A list is work for
-slurmrestd, not for slurmctld: of 600 ms for 5,000 nodes, slurmctld 26.05 took 6.
+again, and four fifths of it while jobs on draining nodes end one after the other, or while removals wait for
+a list. While the jobs on nodes that begin to drain are listed, the nodes are listed beside them, by a second
+thread. A list is work for slurmrestd, not for slurmctld: of 600 ms for 5,000 nodes, slurmctld 26.05 took 6.
 
 Pure: the caller brings the time.
 """
@@ -48,7 +48,7 @@ class WatchTiming:
     states_pause: float = 60.0
     """After a failure to read these states, which an older Slurm does not have."""
     freed_cost: float = 0.25
-    """Lists that took a second are followed by so many seconds without, when a node has become free."""
+    """Lists that took a second are followed by so many seconds without, when a worker may be removed."""
     jobs: float = 30.0
     reservations: float = 30.0
     verdict: float = 5.0

@@ -114,12 +114,18 @@ class Survey:
             return min(interval, max(timing.gap, timing.freed_cost * self._lists_took))
         return interval
 
-    def gap(self) -> float:
-        """Return the minimum wait before the next round, however often callers ask for one."""
+    def gap(self, *, awaited: bool) -> float:
+        """Return the minimum wait before the next round, however often callers ask for one.
+
+        `awaited`: workers may be removed as soon as it is here.
+        """
+        timing = self._timing
         if isinstance(self.view.failure, ReplyTooLarge):
             # It costs much to read, and grows no smaller by being asked for.
-            return self._timing.backoff(max(1, self.failures))
-        return self._timing.failure_base if self.failures else max(self._timing.gap, self._nodes.took)
+            return timing.backoff(max(1, self.failures))
+        if self.failures:
+            return timing.failure_base
+        return max(timing.gap, self._nodes.took * (timing.freed_cost if awaited else 1.0))
 
     async def round(self, *, woken: bool, awaited: bool = False, reservations_changed: bool = False) -> bool:
         """Ask for the nodes and for all that is due; return whether the nodes were listed.

@@ -255,7 +255,7 @@ class SlurmWatch:
             pause = min(pause, survey.interval(lively=lively))
         await self._woken_before(now + pause)
         # Who wakes it may shorten the wait, but not make it ask without a pause.
-        least = min(pause, survey.gap())
+        least = min(pause, survey.gap(awaited=self._awaited))
         await asyncio.sleep(max(0.0, now + least - loop.time()))
 
     async def _woken_before(self, moment: float) -> bool:

@@ -8,10 +8,11 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from slurm_operator.api import wellknown
-from slurm_operator.controllers.nodeset.decide.actions import DrainNodes, UndrainNodes, WriteNodes
+from slurm_operator.controllers.nodeset.decide.actions import DeletePod, DrainNodes, UndrainNodes, WriteNodes
 from slurm_operator.controllers.nodeset.decide.deletion import FRESH_SECONDS
-from slurm_operator.controllers.nodeset.decide.plan import Plan
+from slurm_operator.controllers.nodeset.decide.plan import Plan, plan
 from slurm_operator.controllers.nodeset.run.background import TaskKind
+from slurm_operator.controllers.nodeset.run.pod_writes import ConfirmedRemovals
 from slurm_operator.controllers.nodeset.run.reconcile_state import ReconcileOutcome
 from slurm_operator.kube.client.client import Client
 from slurm_operator.slurm.decide.node_changes import Comment, Features
@@ -88,8 +89,8 @@ async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
             asked, listed_at = len(hostile.seen("GET nodes")), connection.view.listed_at or 0.0
             ordered = clock()
             # So little time is left for them that the next list is asked for first.
-            end = clock() + 0.5
-            await hands.pods(client)._delete_until(at_hand, deletions(at_hand.seen), end, defaultdict(list))
+            batch = ConfirmedRemovals(deletions(at_hand.seen), until=clock() + 0.5, ask_at=clock())
+            await hands.pods(client)._delete_batch(at_hand, batch, defaultdict(list))
             await hands.called()
             confirmed = at_hand.state.evidence.confirmed
             assert confirmed is not None
@@ -100,6 +101,38 @@ async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
             return True
 
         await eventually(spared, "a list that is new enough")
+
+
+async def test_more_removals_than_are_confirmed_at_once_all_happen(
+    hostile: HostileSlurmrestd, hands: Hands
+) -> None:
+    """The rest is confirmed when the first thousand are deleted; each is deleted once."""
+    count = 1020
+    hostile.add_nodes(f"gpu-[0-{count - 1}]", *DRAINED)
+    workers = [pod(number) for number in range(count)]
+    async with connected(hostile) as connection, serving() as server, Client(server.config()) as client:
+        server.script = [OK]
+
+        def sent() -> list[str]:
+            return [one.target.partition("?")[0].rpartition("/")[2] for one in server.requests]
+
+        async def again() -> Observation:
+            moment = asyncio.get_running_loop().time()
+            return observe(*workers, nodeset=LEAVING, view=connection.view, now=moment)
+
+        async def gone() -> bool:
+            # A machine that is too busy for two seconds has to ask again.
+            at_hand = dataclasses.replace(work(connection, await again()), observe_again=again)
+            planned = [one for one in plan(at_hand.seen).actions if isinstance(one, DeletePod)]
+            done = {*sent()}
+            left = [one for one in planned if one.name not in done]
+            await hands.pods(client).remove(at_hand, left)
+            if hands.under_way():
+                await hands.called()
+            return len(server.requests) >= count
+
+        await eventually(gone, "all go")
+        assert sorted(sent()) == sorted(f"gpu-{number}" for number in range(count))
 
 
 async def test_an_old_list_confirms_nothing(hostile: HostileSlurmrestd, hands: Hands) -> None:

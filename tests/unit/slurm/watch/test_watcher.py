@@ -161,6 +161,24 @@ async def test_a_refreshed_view_can_tell_whether_a_node_is_drained() -> None:
 
 
 @virtual_time
+async def test_a_list_that_removals_wait_for_comes_sooner_than_one_after_a_write() -> None:
+    """One thread of slurmrestd is busy for four fifths of the time then, and for half of it otherwise."""
+    cluster = Cluster(node("n1"))
+    async with watching(cluster) as watched:
+        await watched.settle()
+        cluster.seconds["nodes"] = 2.0
+        begun, view = now(), await watched.watch.refreshed(now(), now() + 15.0)
+        for _ in range(3):
+            view = await watched.watch.refreshed(now(), now() + 15.0)
+        assert view.listed_at is not None
+        assert steps(cluster.times("nodes", begun))[-3:] == pytest.approx([2.5] * 3, abs=0.01)
+        for _ in range(100):
+            watched.watch.wake()
+            await asyncio.sleep(0.2)
+        assert steps(cluster.times("nodes", begun))[-2:] == pytest.approx([4.0] * 2, abs=0.01)
+
+
+@virtual_time
 async def test_jobs_that_could_not_be_listed_are_asked_for_with_a_refreshed_view() -> None:
     """However young the last list of jobs is, after a failure whoever waits for a view gets another."""
     cluster = Cluster(drained_node("n1"))

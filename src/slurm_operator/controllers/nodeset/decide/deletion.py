@@ -258,6 +258,9 @@ LASTS_SECONDS: Final = 2.0
 LONGEST_SECONDS: Final = 15.0
 # From a write to the list that shows it: a few hundred milliseconds, or seconds with thousands of nodes.
 SETTLES_SECONDS: Final = 5.0
+# How long before a list counts no more another one is asked for: as long as a list takes, within bounds.
+_LEAST_AHEAD_SECONDS: Final = 0.25
+_MOST_AHEAD_SECONDS: Final = 1.5
 # The part of the time that is left of which one can be sure.
 _SURELY: Final = 0.8
 
@@ -308,6 +311,14 @@ def weigh(seen: Observation, confirmed: Confirmed | None, removals: Iterable[Rem
         # Newer lists come by themselves, and another answer about a single node does not.
         until = min(until, confirmed.ended + LASTS_SECONDS)
     return Weighed(ready, tuple(one for one in everything if one.uid in lacking), until)
+
+
+def ahead_seconds(seen: Observation) -> float:
+    """Return how long before the list at hand counts no more to ask for another one: it takes as long."""
+    view = seen.view
+    if view is None or view.listed_at is None or view.answered_at is None:
+        return _LEAST_AHEAD_SECONDS
+    return min(_MOST_AHEAD_SECONDS, max(_LEAST_AHEAD_SECONDS, view.answered_at - view.listed_at))
 
 
 def in_time(done: int, took: float, left: int, remaining: float) -> bool:

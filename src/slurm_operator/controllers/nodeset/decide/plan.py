@@ -32,6 +32,7 @@ from slurm_operator.controllers.nodeset.decide import (
 from slurm_operator.controllers.nodeset.decide.actions import (
     Allow,
     Blocked,
+    CreatePod,
     Decision,
     Defer,
     DeletePod,
@@ -74,6 +75,8 @@ BLOCKED_SECONDS: Final = 30.0
 # A deletion that was not confirmed leaves no trace.
 UNCONFIRMED_SECONDS: Final = 10.0
 
+# No pod follows one that is removed for these.
+_FOR_GOOD: Final = frozenset({RemovalCause.SCALE_IN, RemovalCause.DELETION})
 
 # Events that the Slinky slurm-operator records under another reason than the condition here has.
 _EVENTS: Final = {Reason.CLAIM_CONFLICT: Reason.CONFLICTING_CONTROLLER}
@@ -103,6 +106,12 @@ class Plan:
         return bool(wanted or self.going or self.waits) or not all(
             isinstance(action, PatchPod | PatchPodStatus | WriteNodes) for action in self.actions
         )
+
+    @property
+    def only_leaves(self) -> bool:
+        """Return whether workers leave for good, and none is created in the place of another."""
+        leaves = bool(self.going) and {*self.going.values()} <= _FOR_GOOD
+        return leaves and not any(isinstance(action, CreatePod) for action in self.actions)
 
     @property
     def removals_wait(self) -> bool:

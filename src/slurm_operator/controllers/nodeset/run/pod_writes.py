@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 from slurm_operator.api import wellknown
 from slurm_operator.api.reasons import Reason
 from slurm_operator.controllers.nodeset.decide.actions import PatchPod, Proof, ReleasePod
-from slurm_operator.controllers.nodeset.decide.deletion import confirm, in_time, weigh
+from slurm_operator.controllers.nodeset.decide.deletion import ahead_seconds, confirm, in_time, weigh
 from slurm_operator.controllers.nodeset.decide.pod_status import metadata_patch, status_patch
 from slurm_operator.controllers.nodeset.decide.scale import LONGEST_SECONDS
 from slurm_operator.controllers.nodeset.run import write_messages
@@ -72,9 +72,9 @@ _UPKEEP_SECONDS: Final = 1.0
 _CONDITIONS_SECONDS: Final = 0.3
 _HURRY_SECONDS: Final = 0.1
 _SOON: Final = 0.05
-# How long a reconcile deletes at most, and how long before a list counts no more another one is asked for.
+# How long a reconcile deletes at most, and how many pods at a time: more than while one list counts.
 _DELETING_SECONDS: Final = 10.0
-_AHEAD_SECONDS: Final = 0.75
+_CONFIRMED_AT_ONCE: Final = 1000
 # For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
 _ANSWER_SECONDS: Final = 5.0
 # Of a pod that was just created only the UID is needed: the rest comes by the watch.
@@ -107,6 +107,19 @@ class PodWrites:
         """Forget failures that delay no pod any more."""
         horizon = now - LONGEST_SECONDS
         self.failures = {name: one for name, one in self.failures.items() if one[1] > horizon}
+
+
+@dataclass(frozen=True, slots=True)
+class ConfirmedRemovals:
+    """Removals that one list of nodes allows."""
+
+    removals: Sequence[Removal]
+    until: float
+    """The list does not count any more."""
+    ask_at: float
+    """Another list is asked for then if not all will be done in time."""
+    more: int = 0
+    """How many are to follow that need a list, too."""
 
 
 class Pods:
@@ -272,29 +285,31 @@ class Pods:
             if not weighed.ready:
                 self._asking.order(work, [one.slurm_name for one in left if one.proof is Proof.NAME])
                 return
-            allowed = await run_decision(seen, partial(confirm, seen, weighed.ready))
-            if len(allowed) < len(weighed.ready):
+            ready, more = weighed.ready[:_CONFIRMED_AT_ONCE], weighed.ready[_CONFIRMED_AT_ONCE:]
+            allowed = await run_decision(seen, partial(confirm, seen, ready))
+            if len(allowed) < len(ready):
                 work.outcome.requeue_after(2.0)
-            late = await self._delete_until(work, allowed, weighed.until, gone)
-            left = [*late, *weighed.open]
+            batch = ConfirmedRemovals(allowed, weighed.until, weighed.until - ahead_seconds(seen), len(more))
+            late = await self._delete_batch(work, batch, gone)
+            left = [*late, *more, *weighed.open]
 
-    async def _delete_until(
-        self, work: PlannedWork, actions: Sequence[Removal], end: float, gone: defaultdict[str, list[str]]
+    async def _delete_batch(
+        self, work: PlannedWork, batch: ConfirmedRemovals, gone: defaultdict[str, list[str]]
     ) -> list[Removal]:
-        """Delete and release pods until a moment; return those that are left."""
+        """Delete and release pods while their list counts; return those that are left."""
 
         def delete(action: Removal) -> Awaitable[None]:
-            return self._remove(work, action, gone, end, unsent)
+            return self._remove(work, action, gone, batch.until, unsent)
 
         unsent: list[Removal] = []
         begun = _now()
-        late = await each(actions, delete, end - begun - _AHEAD_SECONDS)
-        if late:
+        late = await each(batch.removals, delete, batch.ask_at - begun)
+        if left := len(late) + batch.more:
             now = _now()
-            if not in_time(len(actions) - len(late), now - begun, len(late), end - now):
+            if not in_time(len(batch.removals) - len(late), now - begun, left, batch.until - now):
                 # So that there is another list when this one counts no more; the watch may just have asked.
                 self._asking.order(work)
-            late = await each(late, delete, end - now)
+            late = await each(late, delete, batch.until - now)
         return [*unsent, *late]
 
     async def _remove(

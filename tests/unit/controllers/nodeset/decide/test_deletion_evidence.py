@@ -9,6 +9,7 @@ from slurm_operator.controllers.nodeset.decide.deletion import (
     FRESH_SECONDS,
     LASTS_SECONDS,
     Confirmed,
+    ahead_seconds,
     in_time,
     weigh,
 )
@@ -47,3 +48,14 @@ def test_what_may_just_be_done_in_time_is_not_relied_on() -> None:
     assert not in_time(done=0, took=0.0, left=1, remaining=1.0)
     assert not in_time(done=90, took=2.0, left=1, remaining=0.0)
     assert not in_time(done=90, took=2.0, left=1, remaining=-1.0)
+
+
+def test_another_list_is_asked_for_as_long_before_as_a_list_takes() -> None:
+    """So that it is here when this one counts no more, and not earlier; half a second is left to begin."""
+    found = []
+    for took in (0.05, 1.0, 3.0):
+        seen = observe(view=replace(view(), listed_at=NOW - took, answered_at=NOW))
+        found.append(ahead_seconds(seen))
+    assert found == [0.25, 1.0, 1.5]
+    assert ahead_seconds(observe(view=replace(view(), listed_at=NOW, answered_at=None))) == 0.25
+    assert ahead_seconds(observe(view=None)) == 0.25
