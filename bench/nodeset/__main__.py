@@ -4,8 +4,8 @@
                 a plain client needs for the same pods, before and after; the same with the processor time of
                 all processes; writes, requests to Slurm and CPU time until rest
     idle        one minute at rest
-    scale_in    half of the workers, all idle: requests to Slurm until the first deletion, then lists of nodes
-                for each two seconds of deleting; writes for each pod beside its deletion
+    scale_in    half of the workers, all idle: requests to Slurm from the drain to the first deletion, then
+                lists of nodes for each two seconds of deleting; writes for each pod beside its deletion
     update      a rolling update of the rest with a quarter unavailable
     job_end     from the end of a job to the deletion of its pod, which was held for it
     rss, stall  memory, and the longest turn of the event loop since the start: in CPU time, by the clock

@@ -69,7 +69,7 @@ _WORDS: Final = {
     "idle_slurm_requests": "… requests to Slurm",
     "idle_cpu_seconds": "… CPU-seconds",
     "scale_in_slurm_requests_until_confirmed": (
-        "scale-in by half, all idle: requests to Slurm until the first deletion"
+        "scale-in by half, all idle: requests to Slurm from the drain to the first deletion"
     ),
     "scale_in_slurm_lists_per_two_seconds": "… then, lists of nodes in two seconds of deleting",
     "scale_in_slurm_nodes": "… lists of nodes in all",

@@ -199,20 +199,22 @@ async def scale_in(run: Run, workers: int) -> Figures:
     stage = run.stage
     before, asked = await run.at_rest(), stage.standin.counts.copy()
     present = len(stage.pods.staying)
-    drains = len(stage.slurmctld.drains)
+    drains = len(stage.standin.before_drains)
     started = await stage.change(replicas=workers)
     began = await stage.until(lambda: len(stage.pods.staying) < present, "the first was told to go")
-    confirmed = stage.standin.counts - asked
+    confirmed = stage.standin.counts.copy()
     ended = await stage.until(lambda: len(stage.pods.staying) == workers, "the others were told to go")
     slurm = stage.standin.counts - asked
     after = await run.at_rest()
     span = Span(before, after, stage.standin.counts - asked)
-    lists = _lists(slurm, "nodes") - _lists(confirmed, "nodes")
+    lists = _lists(slurm, "nodes") - _lists(confirmed - asked, "nodes")
+    # While thousands of pods are cordoned before the drain, nodes are listed by the clock.
+    wave = confirmed - stage.standin.before_drains[drains]
     return {
         "scale_in_seconds": ended - started,
-        "scale_in_slurm_requests_until_confirmed": confirmed.total() - _aside(confirmed),
+        "scale_in_slurm_requests_until_confirmed": wave.total() - _aside(wave),
         "scale_in_slurm_lists_per_two_seconds": lists / max(1, math.ceil((ended - began) / 2.0)),
-        "scale_in_waves": max(1, len(stage.slurmctld.drains) - drains),
+        "scale_in_waves": len(stage.standin.before_drains) - drains,
         "scale_in_writes_per_pod": (span.writes.total() - span.writes["DELETE"]) / (present - workers),
         **span.figures("scale_in"),
         "scale_in_slurm_nodes": _lists(slurm, "nodes"),

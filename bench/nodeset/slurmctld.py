@@ -96,8 +96,6 @@ class Slurmctld:
         self.nodes = Table()
         self.jobs = Table(detail="job_resources")
         self.reservations = Table()
-        self.drains: list[int] = []
-        """How many nodes each request drained that drained any."""
         self._next_job = 1
         self._alive: set[str] = set()
         """The nodes whose slurmd runs."""
@@ -182,20 +180,16 @@ class Slurmctld:
             if key in body
         }
         missing: list[str] = []
-        known = 0
         for name in NodeSet(",".join(hostlist)):
             if name not in self.nodes:
                 missing.append(name)
                 continue
-            known += 1
             fields: Json = dict(plain)
             for word in body.get("state", ()):
                 fields |= self._told(name, word)
             if body.get("reason"):
                 fields |= {"reason_changed_at": number(int(time.time())), "reason_set_by_user": "slurm"}
             self.nodes.change(name, **fields)
-        if "DRAIN" in body.get("state", ()):
-            self.drains.append(known)
         return missing
 
     def _told(self, name: str, word: str) -> Json:

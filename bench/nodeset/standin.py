@@ -52,6 +52,8 @@ class StandIn:
     def __init__(self, slurmctld: Slurmctld, *, pace: float = PACE) -> None:
         self.slurmctld = slurmctld
         self.counts: Counter[str] = Counter()
+        self.before_drains: list[Counter[str]] = []
+        """What had been asked before each request that drained nodes."""
         self._pace = pace
         self.answers: dict[str, Answer] = {
             "GET ping/": self._ping,
@@ -133,8 +135,10 @@ class StandIn:
     # --- changing
 
     async def _update_nodes(self, request: web.Request) -> web.Response:
-        self.counts["update_nodes"] += 1
         body = await request.json()
+        if "DRAIN" in body.get("state", ()):
+            self.before_drains.append(self.counts.copy())
+        self.counts["update_nodes"] += 1
         missing = self.slurmctld.update(body["name"], body)
         if missing:
             return _refused(f"Failure to update node {missing[0]}", _NO_SUCH_NODE, "_update_nodes")
