@@ -15,7 +15,7 @@ from slurm_operator.slurm.model.answers import AnswerReason, DrainAnswer
 from slurm_operator.slurm.model.records import BASE_STATES, FREE_STATES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from slurm_operator.slurm.model.jobs import UnfinishedJobs
     from slurm_operator.slurm.model.records import Node
@@ -87,21 +87,9 @@ def _leaves_service(words: tuple[str, ...]) -> tuple[bool, bool]:
     return "DRAIN" in words, _saves_power(words)
 
 
-def drain_times(nodes: Mapping[str, Node], names: Iterable[str]) -> dict[str, float]:
+def drain_times(nodes: Mapping[str, Node]) -> dict[str, float]:
     """Return since when nodes drain, by slurmctld's clock; not of those of which that is not known."""
-    times = {}
-    for name in names:
-        node = nodes.get(name)
-        if node is None or not _drains(node.state):
-            continue
-        if since := node.reason_changed_at.value:
-            times[name] = since
-    return times
-
-
-@functools.lru_cache(maxsize=1024)
-def _drains(words: tuple[str, ...]) -> bool:
-    return "DRAIN" in words and "UNDRAIN" not in words
+    return {name: since for name, node in nodes.items() if (since := _draining_since(node))}
 
 
 def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> dict[str, float]:
@@ -109,8 +97,20 @@ def lasting_drains(before: Mapping[str, float], nodes: Mapping[str, Node]) -> di
 
     A node that was resumed and drained again has another time, and may have got a job in between.
     """
-    times = drain_times(nodes, before)
-    return {name: since for name, since in before.items() if times.get(name) == since}
+    return {
+        name: since
+        for name, since in before.items()
+        if (node := nodes.get(name)) is not None and _draining_since(node) == since
+    }
+
+
+def _draining_since(node: Node) -> float | None:
+    return node.reason_changed_at.value if _drains(node.state) else None
+
+
+@functools.lru_cache(maxsize=1024)
+def _drains(words: tuple[str, ...]) -> bool:
+    return "DRAIN" in words and "UNDRAIN" not in words
 
 
 def saves_power(node: Node) -> bool:

@@ -96,7 +96,7 @@ class JobSurvey:
         """Ask for the list, after the nodes of a view; return whether it came."""
         sent, doubts = asyncio.get_running_loop().time(), self._doubts
         # The nodes of a suspicious view are of an earlier list, and what is asked meanwhile may lack as much.
-        self._drains = {} if view.suspicion is not None else drain_times(view.nodes, view.nodes)
+        self._drains = {} if view.suspicion is not None else drain_times(view.nodes)
         certain = whole or self._book.doubtful
         since = None if certain else self.poll.since(sent, self._timing.whole)
         try:

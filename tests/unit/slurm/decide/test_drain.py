@@ -38,7 +38,7 @@ def draining(*state: str, since: float = 5) -> Node:
     ids=["no drain", "the drain is being taken back", "no moment", "no reason"],
 )
 def test_a_drain_without_a_moment_is_not_known(unknown: Node) -> None:
-    assert drain_times({"a": unknown}, ["a", "gone"]) == {}
+    assert drain_times({"a": unknown}) == {}
     assert lasting_drains(BEFORE, {"a": unknown}) == {}
 
 
@@ -47,7 +47,7 @@ def test_the_same_drain_is_the_one_with_the_same_moment() -> None:
     same = drained_node("a", reason_changed_at=number(5))
     anew = drained_node("a", reason_changed_at=number(6))
     other = drained_node("b", reason_changed_at=number(5))
-    assert drain_times({"a": draining("MIXED", "DRAIN")}, ["a"]) == BEFORE
+    assert drain_times({"a": draining("MIXED", "DRAIN")}) == BEFORE
     assert lasting_drains(BEFORE, {"a": same}) == BEFORE
     assert lasting_drains(BEFORE, {"a": anew}) == {}
     assert lasting_drains(BEFORE, {}) == {}
