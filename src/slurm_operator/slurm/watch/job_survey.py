@@ -129,6 +129,7 @@ class JobSurvey:
         certain = not (self.jobs.unplaced or self._book.doubtful)
         drains = self._drains if certain else {}
         self._covered = {name: since for name, since in drains.items() if since < made}
+        self._drains = {}
 
     def states_due(self) -> float | None:
         """Return when to ask for the states of jobs; None if there is no reason to."""

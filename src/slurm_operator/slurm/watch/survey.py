@@ -117,7 +117,7 @@ class Survey:
     def gap(self, *, awaited: bool) -> float:
         """Return the minimum wait before the next round, however often callers ask for one.
 
-        `awaited`: workers may be removed as soon as it is here.
+        `awaited`: a caller waits for a list, mostly to remove workers.
         """
         timing = self._timing
         if isinstance(self.view.failure, ReplyTooLarge):
@@ -125,7 +125,7 @@ class Survey:
             return timing.backoff(max(1, self.failures))
         if self.failures:
             return timing.failure_base
-        return max(timing.gap, self._nodes.took * (timing.freed_cost if awaited else 1.0))
+        return max(timing.gap, timing.freed_cost * self._lists_took if awaited else self._nodes.took)
 
     async def round(self, *, woken: bool, awaited: bool = False, reservations_changed: bool = False) -> bool:
         """Ask for the nodes and for all that is due; return whether the nodes were listed.

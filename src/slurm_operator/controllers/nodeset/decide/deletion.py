@@ -314,7 +314,10 @@ def weigh(seen: Observation, confirmed: Confirmed | None, removals: Iterable[Rem
 
 
 def ahead_seconds(seen: Observation) -> float:
-    """Return how long before the list at hand counts no more to ask for another one: it takes as long."""
+    """Return how long before the list at hand counts no more to ask for another one.
+
+    As long as this one took, with what the watch asked for beside it.
+    """
     view = seen.view
     if view is None or view.listed_at is None or view.answered_at is None:
         return _LEAST_AHEAD_SECONDS

@@ -108,10 +108,11 @@ class Plan:
         )
 
     @property
-    def only_leaves(self) -> bool:
-        """Return whether workers leave for good, and none is created in the place of another."""
-        leaves = bool(self.going) and {*self.going.values()} <= _FOR_GOOD
-        return leaves and not any(isinstance(action, CreatePod) for action in self.actions)
+    def only_deletes(self) -> bool:
+        """Return whether pods are deleted that Slurm says are idle, and none is created in their place."""
+        deletes = any(isinstance(one, DeletePod) and one.proof is not Proof.NONE for one in self.actions)
+        creates = any(isinstance(one, CreatePod) for one in self.actions)
+        return deletes and not creates and {*self.going.values()} <= _FOR_GOOD
 
     @property
     def removals_wait(self) -> bool:

@@ -72,9 +72,11 @@ _UPKEEP_SECONDS: Final = 1.0
 _CONDITIONS_SECONDS: Final = 0.3
 _HURRY_SECONDS: Final = 0.1
 _SOON: Final = 0.05
-# How long a reconcile deletes at most, and how many pods at a time: more than while one list counts.
+# How long a reconcile deletes at most, and how many pods it decides on at a time.
 _DELETING_SECONDS: Final = 10.0
 _CONFIRMED_AT_ONCE: Final = 1000
+# A few pods are deleted in that time, and need no other list.
+_LEAST_SECONDS: Final = 0.1
 # For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
 _ANSWER_SECONDS: Final = 5.0
 # Of a pod that was just created only the UID is needed: the rest comes by the watch.
@@ -117,7 +119,7 @@ class ConfirmedRemovals:
     until: float
     """The list does not count any more."""
     ask_at: float
-    """Another list is asked for then if not all will be done in time."""
+    """Another list is asked for then at the latest if not all will be done in time."""
     more: int = 0
     """How many are to follow that need a list, too."""
 
@@ -303,7 +305,7 @@ class Pods:
 
         unsent: list[Removal] = []
         begun = _now()
-        late = await each(batch.removals, delete, batch.ask_at - begun)
+        late = await each(batch.removals, delete, max(batch.ask_at - begun, _LEAST_SECONDS))
         if left := len(late) + batch.more:
             now = _now()
             if not in_time(len(batch.removals) - len(late), now - begun, left, batch.until - now):

@@ -64,8 +64,8 @@ class Distance(NamedTuple):
 # sixteenth while they only become ready: else the more there are, the more reconciles look at each of them.
 _MOVING: Final = Distance(8.0, 3.0)
 _CALM: Final = Distance(15.0, 3.0, per_worker=0.0003, longest_least=3.0)
-# Workers only leave, and Slurm's next answer ends the wait: until then there is nothing to decide.
-_LEAVING: Final = Distance(20.0, 5.0)
+# Deletions wait for Slurm's next answer, which ends the wait, and nothing follows them.
+_DELETING: Final = Distance(20.0, 3.0)
 # The NodeSet was changed since, or pods were created of which not all are in the cache, and more are to come.
 _SOON: Final = Distance(3.0, 1.0)
 # More pods are to be created than one reconcile creates.
@@ -124,8 +124,8 @@ class ReconcilePace:
             self.next = _NEXT
         elif behind and self.next in (_NEXT, _SOON):
             self.next = _SOON
-        elif plan.only_leaves and plan.removals_wait:
-            self.next = _LEAVING
+        elif plan.only_deletes:
+            self.next = _DELETING
         else:
             self.next = _MOVING if plan.moves else _CALM
         self.cost, self.generation = cost, generation

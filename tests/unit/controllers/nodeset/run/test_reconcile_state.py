@@ -10,7 +10,14 @@ import pytest
 from slurm_operator.api.reasons import Reason
 from slurm_operator.api.shared import Condition
 from slurm_operator.controllers.nodeset.decide import messages
-from slurm_operator.controllers.nodeset.decide.actions import Blocked, CreatePod, Defer, RemovalCause
+from slurm_operator.controllers.nodeset.decide.actions import (
+    Blocked,
+    CreatePod,
+    Defer,
+    DeletePod,
+    Proof,
+    RemovalCause,
+)
 from slurm_operator.controllers.nodeset.decide.plan import Plan
 from slurm_operator.controllers.nodeset.run import report
 from slurm_operator.controllers.nodeset.run.reconcile_state import (
@@ -149,11 +156,10 @@ async def test_a_change_of_the_nodeset_does_not_wait_for_the_longer_distance() -
 
 
 @pytest.mark.parametrize(
-    ("cause", "longest", "waited"),
-    [(RemovalCause.SCALE_IN, 5.0, 0.5), (RemovalCause.REGISTRATION, 3.0, 3.0), (None, 3.0, 3.0)],
+    ("cause", "waited"), [(RemovalCause.SCALE_IN, 0.5), (RemovalCause.REGISTRATION, 3.0), (None, 3.0)]
 )
 def test_an_answer_of_slurm_is_not_left_waiting_while_a_removal_waits(
-    cause: RemovalCause | None, longest: float, waited: float
+    cause: RemovalCause | None, waited: float
 ) -> None:
     """The pod whose job has ended goes at once; workers that only register are no hurry."""
 
@@ -166,7 +172,7 @@ def test_an_answer_of_slurm_is_not_left_waiting_while_a_removal_waits(
         pace.end()
         began, answer = loop.time(), loop.time()
         await pace.wait(10_000, lambda: 2, lambda: answer)
-        assert loop.time() - began == pytest.approx(longest), "it is no newer than the plan"
+        assert loop.time() - began == pytest.approx(3.0), "it is no newer than the plan"
         pace.planned(1.0, decided, 2, loop.time())
         pace.end()
         began = loop.time()
@@ -177,24 +183,24 @@ def test_an_answer_of_slurm_is_not_left_waiting_while_a_removal_waits(
 
 
 @virtual_time
-async def test_reconciles_that_can_only_remove_wait_for_the_answer_of_slurm() -> None:
-    """Unless pods are to follow those that leave, which are created when these are gone."""
-    pace, wait = ReconcilePace(), Defer(Reason.JOBS_RUNNING, "job 1 is on it")
-    leaves = replace(MOVING, blocked=(Blocked("gpu-0", "gpu-0", RemovalCause.SCALE_IN, wait),))
-    create = CreatePod("gpu-9", 9)
-    for decided, times, longest in (
-        (leaves, 20.0, 5.0),
-        (replace(leaves, going={"uid-0": RemovalCause.DELETION}), 20.0, 5.0),
-        (replace(leaves, going={"uid-0": RemovalCause.UPDATE}), 8.0, 3.0),
-        (replace(leaves, going={}), 8.0, 3.0),
-        (replace(leaves, actions=(create,)), 8.0, 3.0),
-        (MOVING, 8.0, 3.0),
+async def test_reconciles_that_only_delete_keep_more_distance() -> None:
+    """Slurm's next answer ends it; unless pods are to follow, which are created when the others are gone."""
+    pace = ReconcilePace()
+    delete = DeletePod("gpu-0", "uid-0", "gpu-0", RemovalCause.SCALE_IN, "drained")
+    deletes, wait = replace(MOVING, actions=(delete,)), Defer(Reason.JOBS_RUNNING, "job 1 is on it")
+    for decided, times in (
+        (deletes, 20.0),
+        (replace(deletes, going={"uid-0": RemovalCause.DELETION}), 20.0),
+        (replace(deletes, going={"uid-0": RemovalCause.UPDATE}), 8.0),
+        (replace(deletes, actions=(delete, CreatePod("gpu-9", 9))), 8.0),
+        (replace(deletes, actions=(replace(delete, proof=Proof.NONE),)), 8.0),
+        (replace(MOVING, blocked=(Blocked("gpu-0", "gpu-0", RemovalCause.SCALE_IN, wait),)), 8.0),
     ):
         pace.planned(0.1, decided, 2, 0.0)
         assert pace.distance(10_000, 2) == pytest.approx(0.1 * times)
         assert pace.distance(10_000, 3) == pytest.approx(0.3), "a change of the NodeSet waits no longer"
         pace.planned(1.0, decided, 2, 0.0)
-        assert pace.distance(10_000, 2) == longest
+        assert pace.distance(10_000, 2) == 3.0
 
 
 @virtual_time
