@@ -88,8 +88,10 @@ async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
             at_hand = work(connection, observe_leaving(connection))
             asked, listed_at = len(hostile.seen("GET nodes")), connection.view.listed_at or 0.0
             ordered = clock()
-            # So little time is left for them that the next list is asked for first.
-            batch = ConfirmedRemovals(deletions(at_hand.seen), until=clock() + 0.5, ask_at=clock())
+            # So many are to follow that the next list is asked for.
+            batch = ConfirmedRemovals(
+                deletions(at_hand.seen), until=clock() + 0.5, ask_at=clock(), more=10**6
+            )
             await hands.pods(client)._delete_batch(at_hand, batch, defaultdict(list))
             await hands.called()
             confirmed = at_hand.state.evidence.confirmed
@@ -101,6 +103,26 @@ async def test_a_list_that_was_just_asked_for_is_not_asked_for_again(
             return True
 
         await eventually(spared, "a list that is new enough")
+
+
+async def test_a_few_deletions_ask_for_no_other_list(hostile: HostileSlurmrestd, hands: Hands) -> None:
+    """Also where it is time to ask: they are over before."""
+    hostile.add_nodes("gpu-0", *DRAINED)
+    clock = asyncio.get_running_loop().time
+    async with connected(hostile) as connection, serving() as server, Client(server.config()) as client:
+        server.script = [OK]
+
+        async def over() -> bool:
+            at_hand = work(connection, observe_leaving(connection))
+            until = clock() + 5.0
+            batch = ConfirmedRemovals(deletions(at_hand.seen), until, ask_at=clock())
+            began = clock()
+            assert await hands.pods(client)._delete_batch(at_hand, batch, defaultdict(list)) == []
+            # On a machine that is too busy the deletion takes longer than that.
+            asked = hands.under_way() or at_hand.state.evidence.confirmed is not None
+            return clock() - began < 0.1 and not asked
+
+        await eventually(over, "no list is asked for", 20.0)
 
 
 async def test_more_removals_than_are_confirmed_at_once_all_happen(
