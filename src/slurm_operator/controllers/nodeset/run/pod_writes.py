@@ -76,7 +76,7 @@ _SOON: Final = 0.05
 _DELETING_SECONDS: Final = 10.0
 _CONFIRMED_AT_ONCE: Final = 1000
 # A few pods are deleted in that time, and need no other list.
-_LEAST_SECONDS: Final = 0.1
+_BEFORE_ASKING_SECONDS: Final = 0.1
 # For the answer to a deletion that was sent in time; the API server is told to end it in half of that.
 _ANSWER_SECONDS: Final = 5.0
 # Of a pod that was just created only the UID is needed: the rest comes by the watch.
@@ -117,11 +117,11 @@ class ConfirmedRemovals:
 
     removals: Sequence[Removal]
     until: float
-    """The list does not count any more."""
+    """When the list stops counting."""
     ask_at: float
-    """Another list is asked for then at the latest if not all will be done in time."""
+    """When to ask for another list if not all will be done in time; earlier if these are done by then."""
     more: int = 0
-    """How many are to follow that need a list, too."""
+    """How many removals follow that need a list, too."""
 
 
 class Pods:
@@ -305,7 +305,7 @@ class Pods:
 
         unsent: list[Removal] = []
         begun = _now()
-        late = await each(batch.removals, delete, max(batch.ask_at - begun, _LEAST_SECONDS))
+        late = await each(batch.removals, delete, max(batch.ask_at - begun, _BEFORE_ASKING_SECONDS))
         if left := len(late) + batch.more:
             now = _now()
             if not in_time(len(batch.removals) - len(late), now - begun, left, batch.until - now):
